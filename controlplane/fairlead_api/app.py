@@ -14,52 +14,42 @@ from fastapi import FastAPI
 from fairlead.routing.knowledge.rings import key_shares
 from fairlead_api import tables
 from fairlead_api.access.access import Access
-from fairlead_api.access.cluster_rights import ClusterRights
-from fairlead_api.access.gateway_key_routes import gateway_key_routes
-from fairlead_api.access.gateway_keys import GatewayKeys
-from fairlead_api.access.guards import Guard
-from fairlead_api.access.identifying import Identify
+from fairlead_api.access.cluster_rights import ClusterRights, KubernetesReviews
+from fairlead_api.access.guards import Guard, Identify
+from fairlead_api.access.keys import GatewayKeys, Tokens
 from fairlead_api.access.logins import IdentityProvider, Logins
-from fairlead_api.access.reviews import KubernetesReviews
-from fairlead_api.access.routes import access_routes
+from fairlead_api.access.routes import access_routes, gateway_key_routes
 from fairlead_api.access.store.credentials import PostgresAccess
 from fairlead_api.access.store.gateway_keys import PostgresGatewayKeys
-from fairlead_api.access.tokens import Tokens
 from fairlead_api.advice.asking import Advising
 from fairlead_api.advice.routes import advice_routes
 from fairlead_api.advice.sizing import Sizing
 from fairlead_api.advice.store.situations import PostgresSituations
 from fairlead_api.advice.store.trends import PostgresTrends
 from fairlead_api.advice.trends import TrendReading
-from fairlead_api.audit.attributing_store import PostgresClusterChanges
-from fairlead_api.audit.cluster_routes import cluster_audit_routes
-from fairlead_api.audit.routes import audit_routes
-from fairlead_api.audit.store import PostgresAuditLog
-from fairlead_api.decisions.kept_session_routes import kept_session_routes
-from fairlead_api.decisions.kept_session_store import PostgresKeptSessions
+from fairlead_api.audit.routes import audit_routes, cluster_audit_routes
+from fairlead_api.audit.store import PostgresAuditLog, PostgresClusterChanges
 from fairlead_api.decisions.kept_sessions import KeptSessions
-from fairlead_api.decisions.routes import decision_routes
-from fairlead_api.decisions.store import PostgresDecisions
+from fairlead_api.decisions.routes import decision_routes, kept_session_routes
+from fairlead_api.decisions.store import PostgresDecisions, PostgresKeptSessions
 from fairlead_api.http import problems
 from fairlead_api.http.documenting import openapi
-from fairlead_api.http.parameters import closed
 from fairlead_api.http.stale import StaleReads
-from fairlead_api.http.strict_bodies import StrictBodies
-from fairlead_api.http.tagging import Tagging
+from fairlead_api.http.strictness import StrictBodies, closed
+from fairlead_api.http.tags import Tagging
 from fairlead_api.http.telemetry import Instrument, Telemetry
 from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Bootstrap, digest
+from fairlead_api.infra.copying import keep_ending_suspended_copies
 from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
 from fairlead_api.infra.notices import CredentialsRevoked, Notice, PoolDeleted, TableChanged
 from fairlead_api.infra.notifying import listen
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.pulse import Pulse
 from fairlead_api.infra.sharing import Recent, Shared
-from fairlead_api.infra.suspended_copies import keep_ending_suspended_copies
 from fairlead_api.infra.upgrading import upgrade
 from fairlead_api.loads.explaining import LoadExplaining
-from fairlead_api.loads.heatmap_reading import HeatmapReading
-from fairlead_api.loads.heatmaps import Kept
+from fairlead_api.loads.heatmaps import HeatmapReading, Kept
 from fairlead_api.loads.store.samples import PostgresLoads
 from fairlead_api.loads.store.windows import PostgresLoadWindows
 from fairlead_api.moves.routes import move_routes
@@ -97,8 +87,7 @@ from fairlead_api.schedules.routes import schedule_routes
 from fairlead_api.schedules.store import PostgresSchedules
 from fairlead_api.search.routes import search_routes
 from fairlead_api.search.store import PostgresSearch
-from fairlead_api.series.figures import FigureReading
-from fairlead_api.series.reading import SeriesReading
+from fairlead_api.series.reading import FigureReading, SeriesReading
 from fairlead_api.series.routes import series_routes
 from fairlead_api.series.store.figures import PostgresFigures
 from fairlead_api.series.store.series import PostgresSeries

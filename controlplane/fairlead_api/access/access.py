@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from fairlead.errors import InvalidInput
 from fairlead_api.access.cluster_rights import FRESH, ClusterRights, ClusterUser
 from fairlead_api.access.credentials import AccessStore
-from fairlead_api.access.denials import DenialBudgets, with_count
-from fairlead_api.access.rate_limits import Allowances
+from fairlead_api.access.limits import Allowances, DenialBudgets, with_count
 from fairlead_api.given_roles import NAMESPACE, OIDC, GivenRoles
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.callers import Bootstrap, Caller, digest

@@ -1,14 +1,116 @@
-"""Checks the caller that `Identify` found against the role that an endpoint needs."""
+"""Identifies the caller before anything of a request is parsed, cached or looked up, and checks it against the role
+that an endpoint needs.
 
+A stranger learns nothing from a 401: it names no fields and no paths, and the request's body is not read. Later steps,
+such as the answers that `StaleReads` remembers, can rely on a known caller.
+"""
+
+import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_api.access.access import Access
+from fairlead_api.http.answers import OPEN_PATHS
+from fairlead_api.http.problems import of_service, problem_response
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.errors import NotAuthenticated, ServiceError
+from fairlead_api.infra.errors import Denied, NotAuthenticated, ServiceError
 from fairlead_client.resources.access import AccessRole, Identity
+
+IN_PROCESS = "in-process\n"
+"""The client's address of a call without a socket. No address of a network reads so, and no header can say it: what
+`X-Forwarded-For` says is taken for the address where a proxy is believed, as on loopback.
+"""
+
+_FOREIGN = Denied(
+    "FAIRLEAD_AUTH_MODE=none lets everybody in, but no pages of other sites: open this API at localhost or 127.0.0.1, or let people sign in"
+)
+
+_BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
+
+
+class Identify:
+    """Middleware that puts a Caller into the request's state, or answers 401.
+
+    It answers 503 while the database is away and the caller was not seen lately. Cookies are ignored, so that no other
+    site can make a browser act for its user.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, clock: Callable[[], datetime]) -> None:
+        self._app = app
+        self._access = access
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            request = Request(scope)
+            request.state.address = address_of(request)
+            if self._access.open_to_all and is_foreign(request):
+                problem, headers = of_service(_FOREIGN)
+                await problem_response(request, problem, headers)(scope, receive, send)
+                return
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            try:
+                now, token = self._clock(), bearer(request)
+                identity, key = await self._access.identify(token, now)
+                self._access.require_pace(identity, key, now)
+            except ServiceError as error:
+                problem, headers = of_service(error)
+                await problem_response(request, problem, headers)(scope, receive, send)
+                return
+            caller = Caller(identity=identity, key=key, request_id=request.state.request_id, address=request.state.address)
+            request.state.caller = caller
+            request.state.identify = partial(self._identity, token)
+            request.state.actor = identity.subject
+        await self._app(scope, receive, send)
+
+    async def _identity(self, token: str | None) -> Identity:
+        return (await self._access.identify(token, self._clock()))[0]
+
+
+def is_foreign(request: Request) -> bool:
+    """Whether a page of another site makes this request with somebody's browser, which reaches loopback: from its own
+    origin, or under a name of its own that leads there.
+    """
+    if request.client is not None and request.client.host == IN_PROCESS:
+        return False
+    if not _is_loopback(request.headers.get("host", "")):
+        return True
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        return site not in {"same-origin", "none"}
+    return origin is not None and not _is_loopback(urlsplit(origin).netloc)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host, with its port or without, is this machine by whatever name server."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def address_of(request: Request) -> str:
+    """The address of the person or program that asks. The web UI beside the API names that of its visitor."""
+    host = request.client.host if request.client else "unknown"
+    return request.headers.get("x-forwarded-for", host)[:64] if host == IN_PROCESS else host
+
+
+def bearer(request: Request) -> str | None:
+    """The token of the Authorization header, None without the header. Raises NotAuthenticated for other schemes."""
+    header = request.headers.get("authorization")
+    if header is None:
+        return None
+    match = _BEARER.fullmatch(header)
+    if match is None:
+        raise NotAuthenticated("token-invalid", "the Authorization header must be: Bearer <token>")
+    return match[1]
 
 
 class Guard:

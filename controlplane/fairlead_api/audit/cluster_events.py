@@ -1,8 +1,5 @@
-"""Who changed a pool by the Kubernetes API's own audit log: its events (audit.k8s.io/v1) as changes of pools. Pure.
-
-managedFields name a program, such as kubectl-edit; only the API server knows whose hands it was in. An event and the
-revision of a pool's spec are joined by the object's uid and resource version: an operator that sees a change sees at
-least its version, so the change lies after the revision before and not after the version at which this one was seen.
+"""Who changed what: people told from the system in the audit log, whose entries somebody may read, and events of the
+Kubernetes API's own audit log (audit.k8s.io/v1) as changes of pools. Pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +11,32 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from fairlead.errors import InvalidInput
+from fairlead_api.infra.spans import Sight
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import OPERATOR_EVENT, AuditKind
 from fairlead_process.json_documents import decode_json
+
+SYSTEM_ROLES = (AccessRole.SYSTEM_OPERATOR, AccessRole.SYSTEM_ROUTER)
+CLUSTER = "cluster"
+"""The role of entries about changes that were seen in the cluster."""
+
+MACHINES = ("autoscaler", "controller", "operator")
+"""Words in the field managers of programs that change objects by themselves: `horizontal-pod-autoscaler`,
+`argocd-controller`, `kustomize-controller`. Others, such as `kubectl-edit`, are the tools of people."""
+
+
+def kind_of(role: str, action: str, source: str) -> AuditKind:
+    """Who acted. The index `ix_audit_log_human` says the same in SQL."""
+    itself = role in SYSTEM_ROLES or action.startswith(OPERATOR_EVENT)
+    machine = role == CLUSTER and any(word in source for word in MACHINES)
+    return AuditKind.SYSTEM if itself or machine else AuditKind.HUMAN
+
+
+def in_sight(subject: str, sight: Sight) -> bool:
+    """Whether an entry about this object, such as `default/chat`, may be read by who sees these namespaces."""
+    namespace, slash, _ = subject.partition("/")
+    return sight is None or (bool(slash) and namespace in sight)
+
 
 GROUP, RESOURCE = "fairlead.dev", "inferencepools"
 DEEPEST_OBJECTS = 500

@@ -8,7 +8,7 @@ BY_THE_SYSTEM = (
     "role IN ('system-operator', 'system-router') OR left(action, 9) = 'operator.' "
     "OR (role = 'cluster' AND source ~ 'autoscaler|controller|operator')"
 )
-"""Of entries of the audit log: that no person acted, as `audit.kinds.kind_of` says."""
+"""Of entries of the audit log: that no person acted, as `audit.cluster_events.kind_of` says."""
 
 
 audit_log = Table(

@@ -1,4 +1,6 @@
-"""Sampled decisions: why a request went where it went."""
+"""Sampled decisions: why a request went where it went; and sessions all of whose decisions are kept for some
+minutes.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -9,7 +11,9 @@ from fastapi import APIRouter, Depends, Query
 from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.decisions.kept_sessions import KeptSessions as Keeping
 from fairlead_api.http.answers import answer, seen
+from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
@@ -19,6 +23,7 @@ from fairlead_api.infra.times import parse_range
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.pages import Page
+from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions
 
 MOST_COUNTED = 1000
 """Most decisions whose reasons are counted."""
@@ -79,4 +84,29 @@ def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], da
 
     path, needs = "/pools/{namespace}/{name}/decision-reasons", guard.needs(AccessRole.VIEWER)
     document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
+    return routes
+
+
+def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], datetime]) -> APIRouter:
+    """/v1/pools/{namespace}/{name}/kept-sessions."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
+    Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
+    path = "/pools/{namespace}/{name}/kept-sessions"
+
+    @routes.get(path, response_model=KeptSessions)
+    async def get_kept_sessions(namespace: str, name: str, caller: Viewer) -> Any:
+        """Sessions of a pool all of whose decisions are kept now."""
+        return answer(await keeping.kept(PoolKey(namespace=namespace, name=name), clock()))
+
+    @routes.post(path, status_code=201, dependencies=[Depends(known_fields(KeepSessionRequest))])
+    async def keep_session(namespace: str, name: str, body: KeepSessionRequest, caller: Operator) -> KeptSession:
+        """Keeps all decisions of a session for so many minutes from now; it ends by itself."""
+        return await keeping.keep(PoolKey(namespace=namespace, name=name), body, caller, clock())
+
+    @routes.delete(path + "/{session:path}", status_code=204)
+    async def let_session_go(namespace: str, name: str, session: str, caller: Operator) -> None:
+        """Keeps decisions of the session like those of others again."""
+        await keeping.let_go(PoolKey(namespace=namespace, name=name), session, caller, clock())
+
     return routes

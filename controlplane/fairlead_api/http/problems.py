@@ -16,8 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from fairlead.errors import InvalidInput
-from fairlead_api.http.bodies import MalformedBody
-from fairlead_api.http.strict_json import printable
+from fairlead_api.http.bodies import MalformedBody, printable
 from fairlead_api.infra.errors import (
     Changed,
     Conflict,

@@ -1,10 +1,11 @@
-"""Rows in the binary form that Postgres' COPY takes, made column by column.
-
-Neighbouring numbers are packed at once, and a text or time that repeats is encoded once. The driver writes a row value
-by value, which costs several times as much.
+"""Rows in the binary form that Postgres' COPY takes, made column by column; and an end of copies whose process stands
+still.
 """
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
 from operator import attrgetter
@@ -12,8 +13,11 @@ from struct import Struct
 from typing import Any
 
 import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.infra.database import moment
+from fairlead_api.infra.database import Database, moment
+from fairlead_api.infra.errors import StoreUnavailable
 
 Column = Callable[[Sequence[Any]], Iterable[bytes]]
 """The values of one field, each with its length before it as Postgres reads them."""
@@ -145,3 +149,36 @@ def _arrays(letter: str, length: int, kind: int) -> Column:
 def _microseconds(value: float | datetime) -> int:
     """Since 2000, of Unix seconds or of a time."""
     return ((value if isinstance(value, datetime) else moment(value)) - _EPOCH) // _MICROSECOND
+
+
+_log = logging.getLogger(__name__)
+_END = text(
+    "WITH suspended AS MATERIALIZED ("
+    "  SELECT pid, application_name FROM pg_stat_activity"
+    "  WHERE datname = current_database() AND usename = current_user AND application_name LIKE 'fairlead-api %'"
+    "  AND state = 'active' AND wait_event = 'ClientRead' AND query_start < clock_timestamp() - make_interval(secs => :seconds)"
+    ") SELECT application_name, pg_terminate_backend(pid) FROM suspended"
+)
+
+
+async def end_suspended_copies(database: Database, seconds: float) -> int:
+    """Ends those that began more than `seconds` ago and wait for rows; returns how many.
+
+    Raises StoreUnavailable when Postgres is away.
+    """
+
+    async def work(connection: AsyncConnection) -> int:
+        ended = (await connection.execute(_END, {"seconds": seconds})).scalars().all()
+        for name in ended:
+            _log.warning("ended the transaction of a process that stands still", extra={"connection": name, "seconds": seconds})
+        return len(ended)
+
+    return await database.writing(work)
+
+
+async def keep_ending_suspended_copies(database: Database, seconds: float) -> None:
+    """Does so for ever, in every API process: the one that stands still may be the one that does background work."""
+    while True:
+        await asyncio.sleep(seconds / 2)
+        with suppress(StoreUnavailable):
+            await end_suspended_copies(database, seconds)

@@ -15,7 +15,7 @@ from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.paging import Test, page
-from fairlead_api.infra.pool_names import PoolNames
+from fairlead_api.infra.pool_rows import PoolNames
 from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.tables import pools
 from fairlead_client.resources.pages import Page

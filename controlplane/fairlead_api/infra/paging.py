@@ -1,23 +1,57 @@
-"""Keyset paging: stable under inserts and cheap at any depth.
-
-A cursor is the opaque position after the last row of a page.
+"""Keyset paging: stable under inserts and cheap at any depth; and queries whose rows another one reads, such as the
+newest thousands, of which some are looked for.
 """
 
 import base64
 import binascii
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, FromClause, Select, func, literal, literal_column, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
 from fairlead.instants import read_instant
-from fairlead_api.infra.rows_within import RowsWithin
 from fairlead_client.resources.pages import Page
 from fairlead_process.json_documents import decode_json
+
+NAME = "searched"
+
+
+class Columns:
+    """The columns of the rows, as attributes or by name."""
+
+    def __init__(self, named: Mapping[str, ColumnElement[Any]]) -> None:
+        self._named = named
+
+    def __getitem__(self, name: str) -> ColumnElement[Any]:
+        return self._named[name]
+
+    def __getattr__(self, name: str) -> ColumnElement[Any]:
+        try:
+            return self._named[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class RowsWithin:
+    """The rows of `query`, which must name each of its columns, as the source of another query; `c` has the columns.
+
+    The rows of a `lateral` query may depend on those of a source before it.
+    """
+
+    def __init__(self, query: "Select[Any]", *, lateral: bool = False) -> None:
+        named = {str(one.key): literal_column(f"{NAME}.{one.key}", one.type) for one in query.selected_columns}
+        self._every = [column.label(name) for name, column in named.items()]
+        self.source = query.lateral(NAME) if lateral else query.subquery(NAME)
+        self.c = Columns(named)
+
+    def select(self, *columns: "ColumnElement[Any]", beside: FromClause | None = None) -> "Select[Any]":
+        """A query for these columns of the rows; without any, for all. `beside` is a join of the rows with others."""
+        return select(*(columns or self._every)).select_from(self.source if beside is None else beside)
+
 
 _values = msgspec.json.Decoder()
 

@@ -1,5 +1,6 @@
-"""What the reads of pools take from a pool's row."""
+"""What reads take from the rows of pools: a living pool's row, and names by id."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,33 @@ from fairlead.tables import PoolKey, SloFacts
 from fairlead_api import tables
 from fairlead_api.infra.errors import NotFound
 from fairlead_client.resources.pools import PoolCondition
+
+
+class PoolNames:
+    """Caches names and ids. It saves lists a join with `pools`, and so leaves the planner one choice less."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, str] = {}
+        self._by_name: dict[str, int] = {}
+
+    async def id_of(self, connection: AsyncConnection, pool: PoolKey) -> int | None:
+        """The pool's id; None if there never was such a pool."""
+        if str(pool) not in self._by_name:
+            await self._read(connection)
+        return self._by_name.get(str(pool))
+
+    async def names(self, connection: AsyncConnection, ids: Iterable[int]) -> dict[int, str]:
+        """Names as namespace/name, by id."""
+        wanted = set(ids)
+        if not wanted <= self._by_id.keys():
+            await self._read(connection)
+        return {pool: self._by_id[pool] for pool in wanted}
+
+    async def _read(self, connection: AsyncConnection) -> None:
+        pools = tables.pools
+        found = await connection.execute(select(pools.c.id, pools.c.namespace, pools.c.name))
+        self._by_id = {pool: f"{namespace}/{name}" for pool, namespace, name in found}
+        self._by_name = {name: pool for pool, name in self._by_id.items()}
 
 
 async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:

@@ -1,14 +1,29 @@
-"""Parses times as people write them in queries. Pure.
-
-They are RFC 3339, or relative to now (`now`, `now-90s`, `now-15m`, `now-1h`, `now-7d`).
-"""
+"""Times: those that operators and routers may send, and those that people write in queries. Pure."""
 
 import re
 from datetime import UTC, datetime, timedelta
 
 from fairlead.errors import InvalidInput
 from fairlead.instants import read_instant
-from fairlead_api.infra.instants import check_instant
+
+LATEST = 1e11
+"""The largest time in Unix seconds that every clock and column here can hold (the year 5138)."""
+
+
+def check_time(field_name: str, seconds: float) -> None:
+    """Raises InvalidInput for a time that no clock and no column can hold."""
+    if not 0 <= seconds <= LATEST:
+        raise InvalidInput(field_name, seconds, "give Unix seconds, such as 1700000000.0")
+
+
+def check_instant(field_name: str, written: object, instant: datetime) -> datetime:
+    """The instant that was written so. Raises InvalidInput towards the years 1 and 9999: at both ends a week earlier or
+    later is none, and neither is the same hour in another time zone.
+    """
+    if not 2000 <= instant.year < 2200:
+        raise InvalidInput(field_name, written, "write a time of the years 2000 to 2199")
+    return instant
+
 
 _RELATIVE = re.compile(r"now(?:-(\d{1,6})([smhd]))?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import Conflict, NotFound
-from fairlead_api.infra.marks import CHANGED_BY, PLAN
+from fairlead_api.infra.object_marks import CHANGED_BY, PLAN
 from fairlead_api.plans.closing import draft_of, written_generation
 from fairlead_api.plans.conflicts import changes_meanwhile
 from fairlead_api.plans.deletions import create, delete

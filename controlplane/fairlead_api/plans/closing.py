@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from fairlead_api.infra.audit_chain import AuditDraft
-from fairlead_api.infra.marks import CHANGE_REASON, CHANGED_BY, PLAN
+from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.plans.merge_patches import holds
 from fairlead_api.plans.objects import ClusterObject
 from fairlead_api.plans.stored_plans import StoredPlan

@@ -10,7 +10,7 @@ from fairlead.pools import GROUP, KIND, PLURAL, VERSION
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.kubernetes import Kubernetes
-from fairlead_api.infra.marks import CHANGED_BY, FIELD_MANAGER
+from fairlead_api.infra.object_marks import CHANGED_BY, FIELD_MANAGER
 from fairlead_api.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_api.plans.rollouts import StoredRevision, instant
 from fairlead_process.kubernetes_api import MERGE_PATCH

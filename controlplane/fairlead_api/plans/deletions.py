@@ -12,7 +12,7 @@ import yaml
 from fairlead.errors import InvalidInput
 from fairlead.pools import GROUP, KIND, VERSION, PoolSpec, parse_spec
 from fairlead_api.infra.errors import Conflict, NotFound
-from fairlead_api.infra.marks import CHANGE_REASON, CHANGED_BY, PLAN
+from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.plans.changes import replicas_of
 from fairlead_api.plans.evidence import PoolUse
 from fairlead_api.plans.objects import ClusterGateway, ClusterObject, Target

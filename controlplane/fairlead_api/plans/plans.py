@@ -18,7 +18,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict, NotFound, ServiceError, Unavailable
-from fairlead_api.infra.marks import CHANGE_REASON, CHANGED_BY, PLAN
+from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.plans.applying import Applying
 from fairlead_api.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch, wanted_weight
 from fairlead_api.plans.closing import SETTLING

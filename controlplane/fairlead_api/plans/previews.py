@@ -12,7 +12,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict
-from fairlead_api.infra.owners import owner_of
+from fairlead_api.infra.object_marks import owner_of
 from fairlead_api.plans.conflicts import seen_of
 from fairlead_api.plans.deletions import Existence, absent, creation, creation_effect, deletion
 from fairlead_api.plans.effects import Effects, question_of

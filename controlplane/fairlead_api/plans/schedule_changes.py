@@ -11,7 +11,7 @@ from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import next_starts, planned_starts
 from fairlead.schemas.reading import read
 from fairlead.schemas.writing import written
-from fairlead_api.infra.instants import check_instant
+from fairlead_api.infra.times import check_instant
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import ScheduleAction, role_for_schedule
 

@@ -16,7 +16,7 @@ from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import InstanceEntry, PoolKey
-from fairlead_api.infra.instants import check_time
+from fairlead_api.infra.times import check_time
 
 LIVE_SECONDS = 10
 """A router is live when it reported in the last 10 s."""

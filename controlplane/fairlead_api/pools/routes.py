@@ -14,8 +14,7 @@ from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Span
 from fairlead_api.loads.explaining import LoadExplaining
-from fairlead_api.loads.heatmap_reading import HeatmapReading
-from fairlead_api.loads.heatmaps import MAX_COLUMNS
+from fairlead_api.loads.heatmaps import MAX_COLUMNS, HeatmapReading
 from fairlead_api.series.flat_rows import HeatmapCell, heatmap_cells
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.heatmaps import Heatmap

@@ -1,4 +1,4 @@
-"""Refused requests as the public API shows them, by cause."""
+"""Refused requests as the public API shows them, by cause, each with what can be done about it."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -22,17 +22,47 @@ from sqlalchemy import (
     values,
 )
 
-from fairlead.reports.rejections import RejectionReason
+from fairlead.advice.remedy_words import beyond_remedies, beyond_words, is_beyond, rest_words
+from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL, RejectionReason
 from fairlead.scaling.remedies import Simulated
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.lists import BUCKETS
-from fairlead_api.infra.rows_within import RowsWithin
+from fairlead_api.infra.paging import RowsWithin
 from fairlead_api.infra.spans import Sight
 from fairlead_api.loads.heatmaps import Kept
-from fairlead_api.rejections.advice import advice
 from fairlead_api.simulations.store.sized import newest_found
 from fairlead_api.tables import load_samples, pool_rollups_1m, pool_rollups_10s, pools, rejections
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
+
+_ADVICE = {
+    RejectionReason.PREDICTED_TTFT: "Every instance would miss the TTFT target. Add instances; prompts too long for one of them need a longer slo.ttft.",
+    RejectionReason.DECODE_OVERLOADED: "Decoding would miss the TPOT target. Add instances (that decode), raise slo.tpot, or raise earlyRejection.headroom.",
+    RejectionReason.AFTER_PREFILL: "Prompts were computed in vain. Add decode instances, or set earlyRejection.mode to Load: it refuses at arrival.",
+    RejectionReason.QUEUE_FULL: "Router queues are full. Add instances, or raise routing.prefillsInFlight.",
+    RejectionReason.QUEUE_TIMEOUT: "Requests waited too long in the router's queue. Add instances, or turn on earlyRejection to refuse them at once.",
+    RejectionReason.NO_INSTANCES: "No instance accepts requests. Look at the pool's instances and conditions.",
+    RejectionReason.POLICY_FAILED: "The routing policy failed on these requests. The routers' logs say how; choose another policy meanwhile.",
+    RejectionReason.SCALED_TO_ZERO: "No instance is wanted. Raise replicas, or look at the pool's schedules.",
+    RejectionReason.UPSTREAM_FAILED: "Engines failed before the first byte on every try. Look at the engines' logs and restarts.",
+    RejectionReason.SHUTTING_DOWN: "A router was shutting down. Clients should retry; nothing to change.",
+}
+
+
+def advice(reason: str, found: Simulated | None = None) -> str:
+    """One to three sentences; for a cause that this version does not know, they say where to look. What simulations
+    `found` of the pool lately says more of requests that were refused for want of instances.
+    """
+    try:
+        usual = _ADVICE[RejectionReason(reason)]
+    except ValueError:
+        return "Look at the routers' logs for this cause."
+    if found is None or reason not in FOR_PREFILL | FOR_DECODE:
+        return usual
+    if reason in FOR_DECODE or not is_beyond(found):
+        return f"{usual} By now {rest_words(found)}."
+    beyond = beyond_words(found.reach, found.ttft_seconds)
+    return f"{beyond}; {beyond_remedies(found)}. For the other requests: {rest_words(found)}."
+
 
 SAMPLES = 5
 """Requests shown of each cause; the newest are shown."""

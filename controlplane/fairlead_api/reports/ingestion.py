@@ -14,7 +14,7 @@ from typing import Protocol
 from fairlead.errors import InvalidInput
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
-from fairlead_api.infra.instants import check_time
+from fairlead_api.infra.times import check_time
 from fairlead_api.reports.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
 
 MOST_REPORTS = 5_000

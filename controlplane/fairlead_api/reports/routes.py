@@ -19,7 +19,7 @@ from fairlead_api.http.bodies import MalformedBody, described
 from fairlead_api.http.streaming import BoundedStream, while_known
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict
-from fairlead_api.infra.instants import check_time
+from fairlead_api.infra.times import check_time
 from fairlead_api.pools.mirroring import PoolMirroring
 from fairlead_api.reports.bodies import decode_reports
 from fairlead_api.reports.ingestion import Ingestion

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Query
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.http.documents import Ask, document
-from fairlead_api.series.figures import FigureReading
 from fairlead_api.series.flat_rows import SeriesValue, series_values
-from fairlead_api.series.reading import SeriesReading, Subject
+from fairlead_api.series.reading import FigureReading, SeriesReading, Subject
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.series import Annotation, Annotations, Series

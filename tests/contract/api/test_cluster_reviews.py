@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.access.cluster_rights import ClusterRights
-from fairlead_api.access.reviews import KubernetesReviews
+from fairlead_api.access.cluster_rights import ClusterRights, KubernetesReviews
 from fairlead_api.plans.cluster import KubernetesCluster
 from fairlead_client.resources.access import AccessRole
 from fairlead_testing.running.operator_process import running_kubernetes_api

@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from fairlead_api import retired
 from fairlead_api.app import create_api
 from fairlead_api.http.documenting import openapi
-from fairlead_api.infra.backfilling import backfill
+from fairlead_api.infra.online_changes import backfill
 from fairlead_api.infra.upgrading import check, downgrade, heads, upgrade
 from fairlead_testing.builders.database_shape import recorded
 from fairlead_testing.running.api import running_api, settings_for

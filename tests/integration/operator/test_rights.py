@@ -12,8 +12,7 @@ from fairlead.instances import Role
 from fairlead.pools import GROUP, VERSION
 from fairlead.reconciling.naming import instance_name
 from fairlead.tables import PoolKey
-from fairlead_api.access.cluster_rights import ClusterUser
-from fairlead_api.access.reviews import KubernetesReviews
+from fairlead_api.access.cluster_rights import ClusterUser, KubernetesReviews
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.plans.cluster import KubernetesCluster
 from fairlead_api.plans.objects import Target, TargetKind

@@ -9,8 +9,7 @@ import yaml
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import Conflict, NotFound
-from fairlead_api.infra.marks import PLAN
-from fairlead_api.infra.owners import owner_of
+from fairlead_api.infra.object_marks import PLAN, owner_of
 from fairlead_api.plans.engine_changes import engines_patch, weighed_engine
 from fairlead_api.plans.merge_patches import inverse
 from fairlead_api.plans.objects import Target

@@ -21,7 +21,7 @@ ALLOWED = {
     "cli/fairlead_cli/kv_events/recording_files.py": "only of BatchUnreadable, which is ours",
     "cli/fairlead_cli/main.py": WORDS_OF_A_FAULT,
     "cli/fairlead_cli/planning.py": WORDS_OF_OURS,
-    "controlplane/fairlead_api/access/id_tokens.py": "only of JoseError, which is a library's",
+    "controlplane/fairlead_api/access/identity_provider.py": "only of JoseError, which is a library's",
     "controlplane/fairlead_api/upkeep/jobs.py": "compared, not shown",
     "controlplane/fairlead_api/plans/engine_changes.py": WORDS_OF_OURS,
     "core/fairlead/routing/contracts/catalogues.py": WORDS_OF_A_FAULT,

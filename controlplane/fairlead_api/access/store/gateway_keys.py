@@ -41,7 +41,7 @@ _COUNTING = 0x666C_6B00
 
 
 class PostgresGatewayKeys:
-    """Implements `access.gateway_keys.GatewayKeyStore`."""
+    """Implements `access.keys.GatewayKeyStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -21,11 +21,11 @@ from fairlead_api.advice.store.burns import burns_of
 from fairlead_api.advice.store.rows import Traffic, declared, mirrored, situation, traffic_of
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.pool_rows import pool_row, slo_of
-from fairlead_api.loads.store.lags import complete_until
+from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.pools.mirroring import LIVE_SECONDS
 from fairlead_api.pools.store.observations import live_routers
-from fairlead_api.scaling.signal_store import Measuring
 from fairlead_api.scaling.signals import PresentInstance, pool_signals
+from fairlead_api.scaling.store import Measuring
 from fairlead_api.simulations.store.sized import sizings
 
 MOST_POOLS = 500

@@ -21,10 +21,9 @@ from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.loads.heatmaps import Grid, Place, Slice
 from fairlead_api.loads.store.heatmap_columns import SECONDS, make_columns, read_columns
-from fairlead_api.loads.store.lags import SETTLE_SECONDS, longest_lag
-from fairlead_api.loads.store.rollups import roll_up_pools
-from fairlead_api.moves.rollup_store import roll_up_moves
-from fairlead_api.slo.rollup_store import roll_up_slo
+from fairlead_api.loads.store.rollups import SETTLE_SECONDS, longest_lag, roll_up_pools
+from fairlead_api.moves.store import roll_up_moves
+from fairlead_api.slo.store import roll_up_slo
 from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
 
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")

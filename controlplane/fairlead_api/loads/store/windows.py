@@ -17,7 +17,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
-from fairlead_api.infra.rows_within import RowsWithin
+from fairlead_api.infra.paging import RowsWithin
 from fairlead_api.loads.explaining import Evidence, Stretch, Stretches
 from fairlead_api.loads.heatmaps import Grid, Place
 from fairlead_api.loads.store.samples import PER_SECOND, SUMMED, pool_and_slo

@@ -12,7 +12,7 @@ from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
-from fairlead_api.loads.store.lags import complete_until
+from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.plans.evidence import InstanceUse, PoolUse, Replay
 from fairlead_api.pools.store.capabilities import read_capability
 from fairlead_api.pools.store.observations import live_routers

@@ -17,13 +17,12 @@ from fairlead_api import tables
 from fairlead_api.infra import notifying
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import Conflict, NotFound
-from fairlead_api.infra.marks import PLAN
 from fairlead_api.infra.notices import BindingsChanged
+from fairlead_api.infra.object_marks import PLAN
 from fairlead_api.infra.pool_rows import pool_row
-from fairlead_api.moves.record_store import save_migrations
+from fairlead_api.moves.store import save_migrations
 from fairlead_api.plans.objects import ClusterObject, Target
-from fairlead_api.sessions.store.rows import SessionRow, bind
-from fairlead_api.sessions.store.writing import lock_sessions, save_sessions
+from fairlead_api.sessions.store.rows import SessionRow, bind, lock_sessions, save_sessions
 
 WRITER = "control-api"
 """Who a change by a person is told to be by, in the place of a router."""

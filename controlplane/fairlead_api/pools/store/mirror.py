@@ -34,9 +34,9 @@ from fairlead_api.pools.store.observations import read_held_pools, read_observat
 from fairlead_api.pools.store.revisions import note_revision, note_slo
 from fairlead_api.pools.store.routing_tables import note_table
 from fairlead_api.pools.store.wanted import note_wanted
-from fairlead_api.scaling.signal_store import Measuring
-from fairlead_api.schedules.run_store import close_runs, note_runs
-from fairlead_api.sessions.store.unbinding import unbind
+from fairlead_api.scaling.store import Measuring
+from fairlead_api.schedules.store import close_runs, note_runs
+from fairlead_api.sessions.store.rows import unbind
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction
 

@@ -12,12 +12,12 @@ from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.pool_rows import share
-from fairlead_api.loads.store.lags import complete_until
+from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, observations
 from fairlead_api.pools.store.capabilities import read_capability
 from fairlead_api.pools.store.live_routers import IS_LIVE
-from fairlead_api.scaling.signal_store import Measuring
 from fairlead_api.scaling.signals import PresentInstance, pool_signals
+from fairlead_api.scaling.store import Measuring
 
 _ROUTERS = tables.routers.c
 _UNHEARD_SECONDS = func.extract("epoch", func.now() - _ROUTERS.last_seen_at)

@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.instances import Role
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import MIGRATIONS_MODES
-from fairlead_api.infra.owners import owner_of
+from fairlead_api.infra.object_marks import owner_of
 from fairlead_api.infra.pool_rows import conditions_of, share, slo_of
-from fairlead_api.loads.store.lags import complete_until
+from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.pools.fixed_engines import engines_file, scale_target_of, selector_of
 from fairlead_api.pools.readiness import ready_condition
 from fairlead_api.pools.store.last_minutes import LastMinutes

@@ -32,7 +32,7 @@ from fairlead_api.pools.store.instance_summaries import (
 from fairlead_api.pools.store.last_minutes import LastMinutes
 from fairlead_api.pools.store.observations import live_routers
 from fairlead_api.pools.store.pool_summaries import desired_of, pool_summaries
-from fairlead_api.sessions.store.held import sessions_held
+from fairlead_api.sessions.store.lists import sessions_held
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolDetail, PoolSummary

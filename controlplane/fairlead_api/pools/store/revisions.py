@@ -11,10 +11,10 @@ from fairlead.pool_states import PoolState
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api import tables
-from fairlead_api.audit.attributing_store import author_of
 from fairlead_api.audit.cluster_events import Seen
+from fairlead_api.audit.store import author_of
 from fairlead_api.infra.audit_chain import AuditDraft, as_stored
-from fairlead_api.infra.marks import CHANGE_REASON, CHANGED_BY, FIELD_MANAGER
+from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, FIELD_MANAGER
 from fairlead_api.pools.diffs import diff
 from fairlead_client.resources.audit import AuditAction, AuditResult
 

@@ -29,7 +29,7 @@ from fairlead_api import tables
 from fairlead_api.infra.database import Database, moment
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.records import bound, recordset
-from fairlead_api.moves.record_store import save_reroutes
+from fairlead_api.moves.store import save_reroutes
 from fairlead_api.pools.store.live_routers import CAN_BE_ASKED, COUNT_LIVE
 from fairlead_api.reports.ingestion import Ingested
 from fairlead_api.reports.store.key_use import save_key_use

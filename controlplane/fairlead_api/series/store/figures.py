@@ -16,8 +16,9 @@ from fairlead.range_steps import Covered
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.lists import living
 from fairlead_api.infra.pool_rows import slo_of
-from fairlead_api.loads.store.lags import complete_until
-from fairlead_api.moves import rollup_store as move_rollups
+from fairlead_api.loads.store.rollups import complete_until
+from fairlead_api.moves.store import COLUMNS as MOVE_COUNTS
+from fairlead_api.moves.store import within as moves_within
 from fairlead_api.series.reading import Subject
 from fairlead_api.series.store.series import known_instance, pools_of
 from fairlead_client.resources.figures import InstanceFigures, RangeFigures
@@ -69,7 +70,7 @@ class _Sums:
 
 
 class PostgresFigures:
-    """Implements `series.figures.FigureStore`."""
+    """Implements `series.reading.FigureStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -129,8 +130,8 @@ def _counted(table: str, columns: Mapping[str, str]) -> str:
 
 
 def _moved(base: str) -> str:
-    counts = ", ".join(f"CAST(sum({name}) AS {'float8' if name == 'seconds_won' else 'bigint'}) AS {name}" for name in move_rollups.COLUMNS)
-    return f"SELECT pool_id, {counts} FROM ({move_rollups.within(base)}) moved GROUP BY pool_id"
+    counts = ", ".join(f"CAST(sum({name}) AS {'float8' if name == 'seconds_won' else 'bigint'}) AS {name}" for name in MOVE_COUNTS)
+    return f"SELECT pool_id, {counts} FROM ({moves_within(base)}) moved GROUP BY pool_id"
 
 
 def _figures(empty: RangeFigures, sums: list[_Sums], percentile: float, complete: datetime | None) -> RangeFigures:

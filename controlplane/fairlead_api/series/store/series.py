@@ -16,11 +16,10 @@ from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.lists import living
-from fairlead_api.moves import rollup_store as move_rollups
+from fairlead_api.moves.store import within as moves_within
 from fairlead_api.series.grids import Steps
 from fairlead_api.series.reading import LOADS, OF_INSTANCES, Changes, Subject
-from fairlead_api.series.store.annotations import read_annotations
-from fairlead_api.series.store.pool_changes import read_decisions, read_goals, read_models, read_serving, read_wanted
+from fairlead_api.series.store.pool_changes import read_annotations, read_decisions, read_goals, read_models, read_serving, read_wanted
 from fairlead_api.slo.budgets import Counts, Kept
 from fairlead_client.resources.series import Annotations
 
@@ -122,7 +121,7 @@ class PostgresSeries:
             subject,
             where,
             f"SELECT {_STEP.format(at='at')}, CAST(sum({table}) AS bigint) AS moves, CAST(sum(compared) AS bigint) AS compared, "
-            f"sum(seconds_won) AS won FROM ({move_rollups.within(_slo_base(where))}) moved GROUP BY 1",
+            f"sum(seconds_won) AS won FROM ({moves_within(_slo_base(where))}) moved GROUP BY 1",
         )
         return [(row.step, row.moves, row.won if row.compared else None) for row in rows if row.moves]
 

@@ -21,9 +21,8 @@ from fairlead_api import tables
 from fairlead_api.infra import notifying
 from fairlead_api.infra.database import moment
 from fairlead_api.infra.notices import BindingsChanged
-from fairlead_api.moves.record_store import save_migrations
-from fairlead_api.sessions.store.rows import SessionRow, bind, give_up
-from fairlead_api.sessions.store.writing import add_sessions, lock_sessions, save_sessions
+from fairlead_api.moves.store import save_migrations
+from fairlead_api.sessions.store.rows import SessionRow, add_sessions, bind, give_up, lock_sessions, save_sessions
 
 Key = tuple[int, str]
 

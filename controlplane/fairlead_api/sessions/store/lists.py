@@ -1,4 +1,6 @@
-"""Sessions as the public API shows them: the instance that holds each, and all that held it before."""
+"""Sessions as the public API shows them: the instance that holds each, and all that held it before; and those of an
+instance, ranked by the size of their context.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -7,15 +9,44 @@ from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.tables import PoolKey
+from fairlead_api.infra import paging
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.filters import SessionFilter
 from fairlead_api.infra.lists import Lists, narrowed, readable
+from fairlead_api.infra.paging import RowsWithin
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.tables import bindings, session_names, sessions
+from fairlead_client.resources.instances import HeldSession, SessionsHeld
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
+
+TOP = 10
+
+
+async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str) -> SessionsHeld:
+    """Of many sessions, those seen last are looked at."""
+    columns = sessions.c
+    newest = RowsWithin(
+        select(columns.session, columns.context_tokens, columns.bound_at, columns.last_seen_at, columns.reason, columns.migrations)
+        .where(columns.instance == instance, columns.pool_id == pool_id, columns.version > 0)
+        .order_by(columns.last_seen_at.desc())
+        .limit(paging.SEARCHED)
+    )
+    counted, whole = func.count().over().label("counted"), func.sum(newest.c.context_tokens).over().label("whole")
+    query = newest.select().add_columns(counted, whole).order_by(newest.c.context_tokens.desc(), newest.c.session).limit(TOP)
+    rows = (await connection.execute(query)).all()
+    if not rows:
+        return SessionsHeld(counted=0, complete=True, context_tokens=0, top=[])
+    total = int(rows[0].whole)
+    return SessionsHeld(
+        counted=rows[0].counted,
+        complete=rows[0].counted < paging.SEARCHED,
+        context_tokens=total,
+        top=[read(HeldSession, row, share=row.context_tokens / total if total else 0.0) for row in rows],
+    )
+
 
 NAMED = 1_000
 """Up to this many sessions found by a part of their name are sorted by when they were last seen."""

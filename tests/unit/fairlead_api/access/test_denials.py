@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_api.access.denials import BURST, MAX_CALLERS, REFILL_SECONDS, DenialBudgets
+from fairlead_api.access.limits import BURST, MAX_CALLERS, REFILL_SECONDS, DenialBudgets
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

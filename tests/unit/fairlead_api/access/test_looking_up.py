@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_api.access.access import Access
 from fairlead_api.access.credentials import Held
-from fairlead_api.access.tokens import Tokens
+from fairlead_api.access.keys import Tokens
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import NotAuthenticated, StoreUnavailable
 from fairlead_client.resources.access import AccessRole, Identity

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from fairlead_api import openapi
-from fairlead_api.http import refusals, request_examples
-from fairlead_api.http.strict_json import check_json
+from fairlead_api.http import refusals
+from fairlead_api.http.bodies import check_json
+from fairlead_api.http.documenting import EXAMPLES
 from fairlead_client.resources import access, engine_fits, gateway_keys, plans, sessions, simulations
 from fairlead_client.resources.problems import Problem
 
@@ -17,10 +18,10 @@ OPERATIONS = [(path, method, found) for path, item in DOCUMENT["paths"].items() 
 MODULES = (access, engine_fits, gateway_keys, plans, sessions, simulations)
 
 
-@pytest.mark.parametrize("name", request_examples.EXAMPLES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_of_a_body_is_one_that_the_api_reads(name: str) -> None:
     [kind] = [getattr(module, name) for module in MODULES if hasattr(module, name)]
-    for body in request_examples.EXAMPLES[name].values():
+    for body in EXAMPLES[name].values():
         check_json(msgspec.json.encode(body))
         msgspec.convert(body, kind)
         assert body.keys() <= DOCUMENT["components"]["schemas"][name]["properties"].keys()
@@ -30,7 +31,7 @@ def test_every_body_of_people_has_an_example() -> None:
     for path, method, operation in OPERATIONS:
         if path.startswith("/v1/") and "requestBody" in operation:
             assert operation["requestBody"]["content"]["application/json"].get("examples"), (
-                f"{method} {path}: add one to request_examples.py"
+                f"{method} {path}: add one to EXAMPLES in http/documenting.py"
             )
 
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI
 
 from fairlead_api.http import problems
 from fairlead_api.http.listing import Fetch, listing
-from fairlead_api.http.parameters import closed
+from fairlead_api.http.strictness import closed
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Span
 from fairlead_client.resources.access import AccessRole, Identity

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead_api import openapi
 from fairlead_api.app import create_api
-from fairlead_api.http.parameters import OPEN
+from fairlead_api.http.strictness import OPEN
 from fairlead_testing.running.api import SECRETS, settings_for
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 

@@ -9,8 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
-from fairlead_api.http.tagging import Tagging
-from fairlead_api.http.tags import matches, require_unchanged, tag_of
+from fairlead_api.http.tags import Tagging, matches, require_unchanged, tag_of
 from fairlead_api.infra.errors import Changed
 
 PRESENT = {"a": 1}

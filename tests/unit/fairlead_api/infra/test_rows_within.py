@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Select, func, select
 from sqlalchemy.dialects import postgresql
 
-from fairlead_api.infra.rows_within import RowsWithin
+from fairlead_api.infra.paging import RowsWithin
 from fairlead_api.tables import decisions, migrations, pools
 
 NEWEST = select(migrations).where(migrations.c.pool_id == 3).order_by(migrations.c.at.desc()).limit(10)

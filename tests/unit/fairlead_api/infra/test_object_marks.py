@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_api.infra.owners import owner_of
+from fairlead_api.infra.object_marks import owner_of
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,22 @@
-"""Reads every JSON body strictly before a handler does: one place for what no endpoint could survive."""
+"""Requests are read strictly before a handler runs: every JSON body once for all endpoints, and query parameters, of
+which an unknown one is an error and is never ignored, nor is one of two values.
+"""
 
-from collections.abc import MutableMapping
-from typing import Any
+from collections.abc import Iterator, Mapping, MutableMapping
+from difflib import get_close_matches
+from typing import Any, get_args, get_origin
 
 from fastapi import Request
+from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import get_dependant
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.errors import InvalidInput
-from fairlead_api.http.bodies import MalformedBody
+from fairlead_api.http.bodies import MalformedBody, check_json
 from fairlead_api.http.problems import of_input, of_malformed, of_too_large, problem_response
-from fairlead_api.http.strict_json import check_json
 from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
@@ -84,3 +90,53 @@ async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping
             raise HTTPException(413, f"the body is over {most} bytes; send less")
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+OPEN = ("/internal/", "/v1/kubernetes/")
+"""A newer router may tell what an older API skips; the Kubernetes API adds a `timeout` to what it sends."""
+
+
+def closed(route: BaseRoute) -> BaseRoute:
+    """The route, refusing what it does not take once the caller may ask it (422 naming the parameter, the near one and
+    those that exist). Paths that programs of other versions ask stay open.
+    """
+    if not isinstance(route, APIRoute) or route.path.startswith(OPEN):
+        return route
+    known = parameters_of(route)
+
+    async def check(request: Request) -> None:
+        check_parameters(known, request)
+
+    # the last of its dependencies, so that who may not ask hears that first
+    route.dependant.dependencies.append(get_dependant(path=route.path_format, call=check))
+    return route
+
+
+def check_parameters(known: Mapping[str, bool], request: Request) -> None:
+    """`known` says of each parameter whether it may come several times. Raises InvalidInput."""
+    for name in request.query_params:
+        values = request.query_params.getlist(name)
+        if name not in known:
+            raise InvalidInput(name[:200], values[0], _remedy(name[:200], list(known)))
+        if len(values) > 1 and not known[name]:
+            raise InvalidInput(name, ", ".join(values), "write it once")
+
+
+def _remedy(name: str, known: list[str]) -> str:
+    if not known:
+        return "remove it; nothing can be asked here"
+    near = get_close_matches(name.lower(), known, n=1)
+    return f"{f'write {near[0]}' if near else 'remove it'}; known parameters: {', '.join(known)}"
+
+
+def parameters_of(route: APIRoute) -> dict[str, bool]:
+    """Names of a route's query parameters, those of its dependencies too, and whether each may come several times."""
+    return dict(_parameters(route.dependant))
+
+
+def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    for one in dependant.query_params:
+        kind = one.field_info.annotation
+        yield one.alias, any(get_origin(part) is list for part in (kind, *get_args(kind)))
+    for below in dependant.dependencies:
+        yield from _parameters(below)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from fairlead_api.http.strict_bodies import LARGEST_CHECKED, LARGEST_OF_STRANGERS, StrictBodies
+from fairlead_api.http.strictness import LARGEST_CHECKED, LARGEST_OF_STRANGERS, StrictBodies
 
 SPACES = b" " * 16384
 

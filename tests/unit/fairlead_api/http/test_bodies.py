@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
-from fairlead_api.http.bodies import MalformedBody
-from fairlead_api.http.strict_json import LARGEST_WHOLE, check_json
+from fairlead_api.http.bodies import LARGEST_WHOLE, MalformedBody, check_json
 from fairlead_process.json_documents import DEEPEST
 
 ANYTHING = st.recursive(

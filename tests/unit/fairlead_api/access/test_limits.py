@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fairlead_api.access.rate_limits import MOST_KNOWN, Allowances
+from fairlead_api.access.limits import MOST_KNOWN, Allowances
 from fairlead_api.infra.errors import TooMany
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,6 +1,16 @@
-"""Detects by an object's marks who owns it: a GitOps tool, in which case it must be changed in Git, or a file. Pure."""
+"""Marks on Kubernetes objects: those that an applied plan leaves, by which the operator's report of the change is
+recognised, and those that say who owns an object: a GitOps tool, in which case it must be changed in Git, or a file.
+Pure.
+"""
 
 from collections.abc import Iterable, Mapping
+
+FIELD_MANAGER = "fairlead-api"
+"""The field manager of every change the API makes; the marks count only together with it."""
+CHANGED_BY = "fairlead.dev/changed-by"
+CHANGE_REASON = "fairlead.dev/change-reason"
+PLAN = "fairlead.dev/plan"
+
 
 OWNER = "fairlead.dev/owner"
 """The annotation that names the owner of a pool outright: the file that `fairlead serve` was given."""

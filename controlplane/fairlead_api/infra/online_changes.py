@@ -1,8 +1,5 @@
-"""Builds and drops indexes in a migration while the tables are in use: CONCURRENTLY, so that no writer waits.
-
-A concurrent build runs outside a transaction. If it is interrupted it leaves an invalid index, which is removed before
-the next try. Postgres cannot do this to a partitioned table as a whole: the parent's index is made alone, invalid, and
-becomes valid when the index of the last partition is attached.
+"""Changes of tables in a migration while the tables are in use: indexes are built CONCURRENTLY, so that no writer
+waits, and new columns are filled in batches.
 """
 
 from collections.abc import Sequence
@@ -84,3 +81,25 @@ def _patient() -> "Iterator[Any]":
         finally:
             for name, value in limits.items():
                 connection.execute(sa.text(f"SET {name} = '{value}'"))
+
+
+BATCH = 5000
+"""Rows per transaction, few enough that nobody waits long."""
+
+
+def backfill(table: str, assignments: str, where: str, batch: int = BATCH) -> int:
+    """`UPDATE table SET assignments WHERE where`, batch by batch; returns how many rows were changed.
+
+    All three are SQL. Rows that others have locked are waited for, each batch at most the migration's `lock_timeout`.
+    """
+    place = "r.tableoid = b.tableoid AND r.ctid = b.ctid"  # a ctid alone is not unique over partitions
+    statement = sa.text(
+        f"WITH b AS (SELECT tableoid, ctid FROM {table} WHERE {where} LIMIT {int(batch)} FOR UPDATE) "  # noqa: S608 - a migration's own words
+        f"UPDATE {table} r SET {assignments} FROM b WHERE {place}"
+    )
+    changed = 0
+    with op.get_context().autocommit_block():
+        connection = op.get_bind()
+        while (count := connection.execute(statement).rowcount) > 0:
+            changed += count
+    return changed
