@@ -21,12 +21,11 @@ from fairlead_api.access.logins import IdentityProvider, Logins
 from fairlead_api.access.routes import access_routes, gateway_key_routes
 from fairlead_api.access.store.credentials import PostgresAccess
 from fairlead_api.access.store.gateway_keys import PostgresGatewayKeys
-from fairlead_api.advice.asking import Advising
+from fairlead_api.advice.asking import Advising, TrendReading
 from fairlead_api.advice.routes import advice_routes
 from fairlead_api.advice.sizing import Sizing
 from fairlead_api.advice.store.situations import PostgresSituations
 from fairlead_api.advice.store.trends import PostgresTrends
-from fairlead_api.advice.trends import TrendReading
 from fairlead_api.audit.routes import audit_routes, cluster_audit_routes
 from fairlead_api.audit.store import PostgresAuditLog, PostgresClusterChanges
 from fairlead_api.decisions.kept_sessions import KeptSessions
@@ -56,25 +55,18 @@ from fairlead_api.moves.routes import move_routes
 from fairlead_api.moves.store import PostgresMoves
 from fairlead_api.oidc_settings import OidcSettings
 from fairlead_api.plans.cluster import KubernetesCluster
-from fairlead_api.plans.objects import ClusterGateway
-from fairlead_api.plans.planned_objects import PlannedObjects
+from fairlead_api.plans.objects import ClusterGateway, PlannedObjects
 from fairlead_api.plans.plans import Plans
-from fairlead_api.plans.rollout_routes import rollout_routes
-from fairlead_api.plans.routes import plan_routes
+from fairlead_api.plans.routes import plan_routes, rollout_routes
 from fairlead_api.plans.store.evidence import PostgresEvidence
-from fairlead_api.plans.store.lists import PostgresPlanList
-from fairlead_api.plans.store.plans import PostgresPlans
+from fairlead_api.plans.store.plans import PostgresPlanList, PostgresPlans
 from fairlead_api.plans.store.session_homes import PostgresSessionHomes
 from fairlead_api.pools.mirroring import PoolMirroring
-from fairlead_api.pools.predictor_routes import predictor_routes
-from fairlead_api.pools.ring_routes import ring_routes
-from fairlead_api.pools.routes import pool_routes
-from fairlead_api.pools.store.history import PostgresPoolHistory
+from fairlead_api.pools.routes import pool_routes, predictor_routes, ring_routes
 from fairlead_api.pools.store.last_minutes import LastMinutes
 from fairlead_api.pools.store.mirror import PostgresPools
 from fairlead_api.pools.store.predictors import PostgresPredictors
-from fairlead_api.pools.store.reads import PostgresPoolReads
-from fairlead_api.pools.store.rings import PostgresRings
+from fairlead_api.pools.store.reads import PostgresPoolHistory, PostgresPoolReads, PostgresRings
 from fairlead_api.rejections.routes import rejection_routes
 from fairlead_api.rejections.store import PostgresRejections
 from fairlead_api.reports.ingestion import Ingestion
@@ -94,11 +86,10 @@ from fairlead_api.series.store.series import PostgresSeries
 from fairlead_api.sessions.routes import session_routes
 from fairlead_api.sessions.store.lists import PostgresSessions
 from fairlead_api.settings import Retention, Settings
-from fairlead_api.simulations.engine_fit_routes import engine_fit_routes
 from fairlead_api.simulations.engine_fits import EngineFits
 from fairlead_api.simulations.expectations import Expectations
 from fairlead_api.simulations.processes import Simulating
-from fairlead_api.simulations.routes import simulation_routes
+from fairlead_api.simulations.routes import engine_fit_routes, simulation_routes
 from fairlead_api.simulations.simulations import Simulations
 from fairlead_api.simulations.store.engine_fits import PostgresEngineFits
 from fairlead_api.simulations.store.simulations import PostgresSimulations
@@ -112,9 +103,8 @@ from fairlead_api.streams.store import PostgresStream
 from fairlead_api.streams.table_stream import TableStream
 from fairlead_api.streams.topics import topics
 from fairlead_api.upkeep.jobs import scheduled
-from fairlead_api.upkeep.retention_store import SWEEPS
 from fairlead_api.upkeep.routes import health_routes
-from fairlead_api.upkeep.store import PostgresUpkeep
+from fairlead_api.upkeep.store import SWEEPS, PostgresUpkeep
 from fairlead_api.upkeep.upkeep import Keep, Upkeep
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.moves import Migration, ReRoute

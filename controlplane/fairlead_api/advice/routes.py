@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
-from fairlead_api.advice.asking import Advising
-from fairlead_api.advice.trends import TrendReading
+from fairlead_api.advice.asking import Advising, TrendReading
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.series.flat_rows import TrendStep, trend_steps
 from fairlead_client.resources.access import AccessRole

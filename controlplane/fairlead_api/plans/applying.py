@@ -1,17 +1,17 @@
 """Writes of plans to their objects: once, only to what they were made for, and recorded also where a process ended
-between the two.
+between the write and its record.
 """
 
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from fairlead.tables import PoolKey
+from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.errors import Conflict, NotFound
-from fairlead_api.infra.object_marks import CHANGED_BY, PLAN
-from fairlead_api.plans.closing import draft_of, written_generation
+from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.plans.conflicts import changes_meanwhile
 from fairlead_api.plans.deletions import create, delete
 from fairlead_api.plans.merge_patches import holds, inverse, merged
@@ -20,6 +20,32 @@ from fairlead_api.plans.stored_plans import UNDO, PlanStore, StoredPlan
 from fairlead_api.pools.diffs import diff
 from fairlead_client.resources.plans import PlanKind, PlanState
 from fairlead_client.resources.problems import PlanConflict
+
+SETTLING = timedelta(seconds=30)
+"""An apply that began longer ago and has no end is taken to be nobody's any more."""
+
+
+def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int | None:
+    """The generation that the plan's write made, 0 for a deletion; None when the object shows no write of this plan."""
+    is_of_existence = stored.plan.kind is PlanKind.DELETE
+    if is_of_existence and not stored.change:
+        return 0 if found is None or found.is_deleting or found.uid != stored.uid else None
+    if found is None or found.annotations.get(PLAN) != stored.plan.id:
+        return None
+    if is_of_existence:
+        return found.generation
+    if found.uid != stored.uid:
+        return None
+    return found.generation if holds(found.part(stored.object.kind), stored.change) else stored.generation + 1
+
+
+def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
+    """The entry of the apply that began last, or of the person whose write the object shows, where that is another."""
+    actor = None if found is None else found.annotations.get(CHANGED_BY)
+    if found is None or actor in {None, begun.actor}:
+        return begun
+    return replace(begun, actor=str(actor), role="none", reason=found.annotations.get(CHANGE_REASON), request_id=None)
+
 
 _TRIES = 6
 _TOLD = 3

@@ -14,22 +14,33 @@ from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import NotFound
+from fairlead_api.plans.capacity_effects import (
+    Rollback,
+    ratio_effect,
+    rollback_effect,
+    rollback_of,
+    rollout_effect,
+    scale_effect,
+    scaling_effect,
+)
 from fairlead_api.plans.changes import checked, replicas_of
-from fairlead_api.plans.controller_effects import ratio_effect, scaling_effect
-from fairlead_api.plans.cordon_effects import cordon_effect, uncordon_effect
 from fairlead_api.plans.deletions import deletion_effect
-from fairlead_api.plans.drain_effects import drain_effect, undrain_effect
 from fairlead_api.plans.engine_changes import ENGINES, engines_effect
 from fairlead_api.plans.evidence import EvidenceReader, PoolUse, Replay
+from fairlead_api.plans.instance_effects import cordon_effect, drain_effect, session_effect, uncordon_effect, undrain_effect
 from fairlead_api.plans.merge_patches import merged
 from fairlead_api.plans.objects import Target, TargetKind
 from fairlead_api.plans.reverting import joined, kinds_in
-from fairlead_api.plans.rollout_effects import Rollback, rollback_effect, rollback_of, rollout_effect
-from fairlead_api.plans.routing_effects import migrations_effect, policy_effect, ring_effect, weight_effect
-from fairlead_api.plans.scaling_effects import scale_effect
-from fairlead_api.plans.schedule_effects import schedule_effect
-from fairlead_api.plans.session_effects import session_effect
-from fairlead_api.plans.target_effects import limit_seconds, rejection_effect, slo_effect
+from fairlead_api.plans.routing_effects import (
+    limit_seconds,
+    migrations_effect,
+    policy_effect,
+    rejection_effect,
+    ring_effect,
+    slo_effect,
+    weight_effect,
+)
+from fairlead_api.plans.schedule_changes import schedule_effect
 from fairlead_api.pools.fixed_engines import is_ended_elsewhere
 from fairlead_client.resources.plans import PlanEffect, PlanKind
 

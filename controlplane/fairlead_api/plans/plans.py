@@ -19,16 +19,14 @@ from fairlead.tables import PoolKey
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict, NotFound, ServiceError, Unavailable
 from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
-from fairlead_api.plans.applying import Applying
+from fairlead_api.plans.applying import SETTLING, Applying
 from fairlead_api.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch, wanted_weight
-from fairlead_api.plans.closing import SETTLING
 from fairlead_api.plans.engine_changes import ENGINES, engines_patch, weighed_engine
 from fairlead_api.plans.evidence import EvidenceReader
 from fairlead_api.plans.merge_patches import holds, merged, replaces_what_others_wrote
 from fairlead_api.plans.objects import ClusterGateway, Target, TargetKind
 from fairlead_api.plans.previews import Previews
-from fairlead_api.plans.reverting import kinds_in, revert_patch
-from fairlead_api.plans.rollbacks import rollback_patch
+from fairlead_api.plans.reverting import kinds_in, revert_patch, rollback_patch
 from fairlead_api.plans.schedule_changes import is_for_admins
 from fairlead_api.plans.stored_plans import UNDO, Expected, Expecting, PlanStore, StoredPlan
 from fairlead_api.pools.fixed_engines import check_possible, engines_file

@@ -1,4 +1,6 @@
-"""Plan → apply → undo, for those whose role reaches the kind of change."""
+"""Plan → apply → undo, for those whose role reaches the kind of change; and a pool's rollout and the revisions it can
+go back to, read from the Kubernetes API.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -10,17 +12,21 @@ from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.bodies import known_fields
+from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.tags import IfMatch, require_unchanged
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.filters import PlanFilter
-from fairlead_api.infra.spans import Span
+from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.infra.times import parse_range
+from fairlead_api.plans.objects import ClusterGateway, Target
 from fairlead_api.plans.plans import Plans
+from fairlead_api.plans.rollouts import rollout_of
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role
+from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 
 
 class PlanReader(Protocol):
@@ -102,4 +108,23 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
         await changeable(plan_id, request, caller)
         return answer(await plans.again(plan_id, caller, clock()), 201)
 
+    return routes
+
+
+def rollout_routes(guard: Guard, cluster: ClusterGateway) -> APIRouter:
+    """GET /v1/pools/{namespace}/{name}/rollout."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+
+    async def get_rollout(namespace: str, name: str) -> Ask:
+        """How far the present template has come, and what going back to each revision would change."""
+        pool = PoolKey(namespace=namespace, name=name)
+
+        async def ask(sight: Sight) -> Rollout:
+            found = await cluster.read(Target.of_pool(pool))
+            return rollout_of(pool, found.spec, found.status, await cluster.revisions(pool))
+
+        return ask
+
+    path, needs = "/pools/{namespace}/{name}/rollout", guard.needs(AccessRole.VIEWER)
+    document(routes, path, Rollout, needs, get_rollout, TemplateRevision, lambda found: found.revisions)
     return routes

@@ -1,22 +1,39 @@
-"""Takes the states that the operator reports.
-
-The exchange is level-triggered: the same state twice changes nothing, and the next state makes up for a missed
-one. A spec that cannot be used (the operator said so in `problem`) is mirrored for people to see, but the last
-good one stays in force.
+"""Takes the states that the operator reports: which are new, which tables mean the same to routers, and what is
+ready.
 """
 
+import hashlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
+
+import msgspec
 
 from fairlead.capabilities import EngineCapability
 from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
-from fairlead.tables import InstanceEntry, PoolKey
+from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
 from fairlead_api.infra.times import check_time
+from fairlead_client.resources.pools import PoolCondition
+
+
+def fingerprint(table: RoutingTable) -> bytes:
+    """SHA-256 of all that routers act on: everything but version and generation."""
+    return hashlib.sha256(msgspec.json.encode(replace(table, version=0, generation=0), order="sorted")).digest()
+
+
+def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) -> PoolCondition:
+    """The pool's Ready condition; if it has none, a condition that says why."""
+    for condition in conditions:
+        if condition.type == "Ready":
+            return condition
+    if problem is not None:
+        return PoolCondition(type="Ready", status="False", reason="InvalidSpec", message=problem)
+    return PoolCondition(type="Ready", status="Unknown", reason="NotReported", message="The operator has not reported conditions yet.")
+
 
 LIVE_SECONDS = 10
 """A router is live when it reported in the last 10 s."""

@@ -1,20 +1,25 @@
-"""Pools, their instances, revisions, events and heatmaps."""
+"""Pools, their instances, revisions, events, heatmaps and rings, and the models by which their routers predict
+TTFTs.
+"""
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from fairlead.tables import PoolKey
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api.access.guards import Guard
 from fairlead_api.http.answers import answer
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.spans import Span
+from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.loads.explaining import LoadExplaining
 from fairlead_api.loads.heatmaps import MAX_COLUMNS, HeatmapReading
+from fairlead_api.pools.rings import RingQuestion, ring_of
 from fairlead_api.series.flat_rows import HeatmapCell, heatmap_cells
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.heatmaps import Heatmap
@@ -22,6 +27,66 @@ from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.predictors import Predictor, PredictorModel
+from fairlead_client.resources.rings import Ring, RingInstance
+
+
+class RingReader(Protocol):
+    """Reads what the ring is made of."""
+
+    async def ring(self, pool: PoolKey) -> tuple[RoutingTable, int, dict[str, int]]:
+        """The present table, anchors per instance, and bound sessions by instance.
+
+        Raises NotFound, also for a pool without a table yet.
+        """
+
+
+def ring_routes(guard: Guard, reader: RingReader, policies: PolicyCatalogue) -> APIRouter:
+    """GET /v1/pools/{namespace}/{name}/ring."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+
+    async def get_ring(
+        namespace: str,
+        name: str,
+        add: int = 0,
+        remove: Annotated[list[str] | None, Query()] = None,
+        anchors: int | None = None,
+    ) -> Ask:
+        """Anchors and key shares, and what a change would move: `add` instances more, those named by `remove` gone
+        (several times), another number of `anchors` per instance.
+        """
+        question = RingQuestion(add=add, remove=tuple(remove or ()), anchors=anchors)
+
+        async def ask(sight: Sight) -> Ring:
+            table, per_instance, bound = await reader.ring(PoolKey(namespace=namespace, name=name))
+            return await asyncio.to_thread(ring_of, table, per_instance, bound, policies, question)
+
+        return ask
+
+    path, needs = "/pools/{namespace}/{name}/ring", guard.needs(AccessRole.VIEWER)
+    document(routes, path, Ring, needs, get_ring, RingInstance, lambda found: found.instances)
+    return routes
+
+
+class PredictorReader(Protocol):
+    """Reads the figures of models."""
+
+    async def predictor(self, pool: PoolKey) -> Predictor:
+        """The newest models, newest first. Raises NotFound."""
+
+
+def predictor_routes(guard: Guard, reader: PredictorReader) -> APIRouter:
+    """GET /v1/pools/{namespace}/{name}/predictor."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+    viewer = guard.needs(AccessRole.VIEWER)
+
+    async def get_predictor(namespace: str, name: str) -> Ask:
+        """Models of a learning policy, newest first: how wrong each was, and who chose while it was in use."""
+        return lambda sight: reader.predictor(PoolKey(namespace=namespace, name=name))
+
+    document(routes, "/pools/{namespace}/{name}/predictor", Predictor, viewer, get_predictor, PredictorModel, lambda found: found.models)
+
+    return routes
 
 
 class PoolReader(Protocol):

@@ -30,7 +30,7 @@ from fairlead_api.infra.lists import BUCKETS
 from fairlead_api.infra.paging import RowsWithin
 from fairlead_api.infra.spans import Sight
 from fairlead_api.loads.heatmaps import Kept
-from fairlead_api.simulations.store.sized import newest_found
+from fairlead_api.simulations.store.sizings import newest_found
 from fairlead_api.tables import load_samples, pool_rollups_1m, pool_rollups_10s, pools, rejections
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
 

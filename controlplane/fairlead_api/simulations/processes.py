@@ -18,8 +18,7 @@ import msgspec
 
 from fairlead.scaling.remedies import Reach, reach_of
 from fairlead_api.infra.errors import StoreUnavailable
-from fairlead_api.simulations.results import results_of, winner_of
-from fairlead_api.simulations.running import Claimed, RunningStore, Traffic
+from fairlead_api.simulations.running import Claimed, RunningStore, Traffic, results_of, winner_of
 from fairlead_api.simulations.sizing import Asked, further_runs
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
 

@@ -10,9 +10,9 @@ DECLARES = "carries what is declared, and decides nothing by it"
 TRUTH = "of simulated engines it is the speed that they have"
 OBSERVED = "only reads a figure with its source, or one that was measured"
 ALLOWED = {
-    "controlplane/fairlead_api/advice/measured_loads.py": OBSERVED,
+    "controlplane/fairlead_api/advice/asking.py": OBSERVED,
     "controlplane/fairlead_api/advice/sizing.py": OBSERVED,
-    "controlplane/fairlead_api/plans/scaling_effects.py": OBSERVED,
+    "controlplane/fairlead_api/plans/capacity_effects.py": OBSERVED,
     "controlplane/fairlead_api/pools/capabilities.py": OBSERVED,
     "controlplane/fairlead_api/simulations/asking.py": OBSERVED,
     "controlplane/fairlead_api/simulations/processes.py": OBSERVED,

@@ -51,7 +51,7 @@ FROM instances WHERE pool_id = ANY(:pools) AND created_at < :end AND (gone_at IS
 
 
 class PostgresTrends:
-    """Implements `advice.trends.TrendReader`."""
+    """Implements `advice.asking.TrendReader`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

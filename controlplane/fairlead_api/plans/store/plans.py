@@ -1,6 +1,6 @@
-"""Plans in Postgres."""
+"""Plans in Postgres, and as the public API lists them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -16,12 +16,16 @@ from fairlead_api.infra import audit_log
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.filters import PlanFilter
+from fairlead_api.infra.lists import Lists, between, narrowed
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
+from fairlead_api.infra.spans import Span
 from fairlead_api.plans.conflicts import SpecChange
 from fairlead_api.plans.objects import Target
 from fairlead_api.plans.stored_plans import StoredPlan
 from fairlead_client.resources.audit import AuditAction
+from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import Plan, PlanState
 
 plans, pools = tables.plans, tables.pools
@@ -182,3 +186,28 @@ async def _get(connection: AsyncConnection, plan_id: str) -> StoredPlan:
 def _stored(row: Any) -> StoredPlan:
     of = msgspec.convert(row.object, Target)
     return read(StoredPlan, row, object=of, plan=read(Plan, row, target=str(of)))
+
+
+class PostgresPlanList:
+    """Implements `plans.routes.PlanReader`."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._lists = Lists(database)
+        self._clock = clock
+
+    async def plans(self, wanted: PlanFilter, span: Span) -> Page[Plan]:
+        columns, now = plans.c, self._clock()
+        async with self._lists.database.reading() as connection:
+            pool = await self._lists.pool_id(connection, wanted.pool)
+            unserved = [(columns.kind, wanted.kind), (columns.created_by, wanted.created_by)]
+            made = between(select(plans), columns.created_at, wanted.start, wanted.end)
+            chosen = narrowed(made, [(columns.pool_id, pool)], unserved)
+            return await self._lists.page(
+                connection, chosen, (columns.created_at, columns.id), lambda row, name: _plan(row, name, now), span
+            )
+
+
+def _plan(row: Any, pool: str, now: datetime) -> Plan:
+    plan = read(Plan, row, pool=pool, target=str(msgspec.convert(row.object, Target)))
+    over = plan.state is PlanState.OPEN and now > plan.expires_at and row.begun_at is None  # noted when somebody reads it alone
+    return replace(plan, state=PlanState.EXPIRED) if over else plan

@@ -29,7 +29,7 @@ WRITER = "control-api"
 
 
 class PostgresSessionHomes:
-    """Implements `plans.planned_objects.SessionHomes`."""
+    """Implements `plans.objects.SessionHomes`."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database

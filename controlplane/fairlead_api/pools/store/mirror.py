@@ -1,8 +1,4 @@
-"""The mirror of pools: takes state from the operator and returns observations.
-
-Each call is one transaction, serialised per pool by the pool's row. An operator with hundreds of pools calls dozens of
-times a second: statements are made once, and what the locked row tells is not asked again.
-"""
+"""The mirror of pools: takes state and events from the operator and returns observations."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,24 +17,71 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.audit_chain import AuditDraft
-from fairlead_api.infra.database import Database
-from fairlead_api.infra.errors import Conflict
+from fairlead_api.infra.database import Database, moment
+from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.notices import Notice, PoolDeleted, TableChanged
 from fairlead_api.infra.records import Writing
 from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_api.pools.mirroring import Shares, is_outdated
 from fairlead_api.pools.store.capabilities import measured_to_remember
-from fairlead_api.pools.store.events import store_events
 from fairlead_api.pools.store.instances import note_instances
 from fairlead_api.pools.store.observations import read_held_pools, read_observations
+from fairlead_api.pools.store.pool_summaries import declared_by, desired_of
 from fairlead_api.pools.store.revisions import note_revision, note_slo
 from fairlead_api.pools.store.routing_tables import note_table
-from fairlead_api.pools.store.wanted import note_wanted
 from fairlead_api.scaling.store import Measuring
 from fairlead_api.schedules.store import close_runs, note_runs
 from fairlead_api.sessions.store.rows import unbind
+from fairlead_api.tables import wanted_replicas
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.audit import AuditAction
+from fairlead_client.resources.audit import OPERATOR_EVENT, AuditAction
+
+
+async def store_events(connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str) -> list[AuditDraft]:
+    """Stores events not stored before, and returns their audit drafts. Raises NotFound."""
+    pool_id = (
+        await connection.execute(
+            select(tables.pools.c.id).where(tables.pools.c.namespace == pool.namespace, tables.pools.c.name == pool.name)
+        )
+    ).scalar_one_or_none()
+    if pool_id is None:
+        raise NotFound("pool", str(pool))
+    drafts = []
+    for event in events:
+        values = {"before": event.before, "after": event.after, "instance": event.instance, "at": moment(event.at)}
+        row = upsert(tables.pool_events).values(pool_id=pool_id, reason=event.reason, message=event.message, **values)
+        stored = await connection.execute(row.on_conflict_do_nothing().returning(tables.pool_events.c.id))
+        if stored.scalar_one_or_none() is not None:
+            drafts.append(_event_draft(pool, event, actor))
+    return drafts
+
+
+def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
+    return AuditDraft(
+        actor=actor,
+        role=AccessRole.SYSTEM_OPERATOR,
+        source="operator",
+        action=f"{OPERATOR_EVENT}{event.reason}",
+        object=f"{pool}/{event.instance}" if event.instance else str(pool),
+        reason=event.message,
+        before=event.before,
+        after=event.after,
+    )
+
+
+async def note_wanted(connection: AsyncConnection, row: Any, state: PoolState, now: datetime) -> None:
+    """Stores what the state changes of the numbers in `row`, of the table pools; all of them where the pool is new."""
+    after = state.desired or declared_by(state.spec)
+    new = not row.revision or row.uid != state.uid or row.deleted_at is not None
+    before = {} if new else desired_of(row)
+    changes = [
+        {"pool_id": row.id, "role": role, "at": now, "before": before.get(role), "replicas": after.get(role, 0)}
+        for role in sorted({*before, *after})
+        if before.get(role) != after.get(role)
+    ]
+    if changes:
+        await connection.execute(upsert(wanted_replicas).on_conflict_do_nothing(), changes)
+
 
 _DECISIONS = Writing(tables.scaling_decisions, ScalingDecisionRecord, "pool_id")
 

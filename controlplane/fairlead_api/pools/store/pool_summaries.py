@@ -19,7 +19,7 @@ from fairlead_api.infra.object_marks import owner_of
 from fairlead_api.infra.pool_rows import conditions_of, share, slo_of
 from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.pools.fixed_engines import engines_file, scale_target_of, selector_of
-from fairlead_api.pools.readiness import ready_condition
+from fairlead_api.pools.mirroring import ready_condition
 from fairlead_api.pools.store.last_minutes import LastMinutes
 from fairlead_api.pools.store.live_routers import COUNT_LIVE
 from fairlead_client.resources.pools import PoolSummary

@@ -23,7 +23,7 @@ models = tables.predictor_models
 
 
 class PostgresPredictors:
-    """Implements `pools.predictor_routes.PredictorReader` and `reports.routes.PredictorStore`."""
+    """Implements `pools.routes.PredictorReader` and `reports.routes.PredictorStore`."""
 
     def __init__(self, database: Database, policies: PolicyCatalogue) -> None:
         self._database = database

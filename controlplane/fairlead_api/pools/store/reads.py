@@ -1,16 +1,19 @@
-"""Pools and their instances as the public API shows them now: lists and details, shared among those who ask
-together.
+"""Pools and their instances as the public API shows them: now (lists and details, shared among those who ask for the
+same), before (revisions and events), and as a ring.
 """
 
 import asyncio
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from sqlalchemy import select
+import msgspec
+from sqlalchemy import func, select
 
 from fairlead.capabilities import joined
-from fairlead.tables import PoolKey
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
@@ -35,7 +38,68 @@ from fairlead_api.pools.store.pool_summaries import desired_of, pool_summaries
 from fairlead_api.sessions.store.lists import sessions_held
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.pools import PoolDetail, PoolSummary
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+
+
+class PostgresPoolHistory:
+    """Implements `pools.routes.PoolHistoryReader`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def revisions(self, pool: PoolKey, span: Span) -> Page[PoolRevision]:
+        revisions = tables.pool_revisions
+
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(revisions).where(revisions.c.pool_id == row.id)
+            return await page(
+                connection,
+                query,
+                (revisions.c.number,),
+                partial(read, PoolRevision),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+            )
+
+    async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]:
+        events = tables.pool_events
+
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(events).where(events.c.pool_id == row.id)
+            return await page(
+                connection,
+                query,
+                (events.c.at, events.c.id),
+                partial(read, PoolEventItem),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+            )
+
+
+class PostgresRings:
+    """Implements `pools.routes.RingReader`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def ring(self, pool: PoolKey) -> tuple[RoutingTable, int, dict[str, int]]:
+        routing, sessions = tables.routing_tables, tables.sessions
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(routing.c.content).where(routing.c.pool_id == row.id, routing.c.version == row.table_version)
+            content = (await connection.execute(query)).scalar_one_or_none()
+            if content is None or row.facts is None:
+                raise NotFound("routing table of pool", str(pool))
+            counted = await connection.execute(
+                select(sessions.c.instance, func.count()).where(sessions.c.pool_id == row.id).group_by(sessions.c.instance)
+            )
+            bound = {name: amount for name, amount in counted if name is not None}
+        facts = msgspec.convert(row.facts, MirroredFacts).table
+        return msgspec.convert(content, RoutingTable), facts.anchors_per_instance, bound
 
 
 class PostgresPoolReads:

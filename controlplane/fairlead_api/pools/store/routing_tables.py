@@ -15,8 +15,7 @@ from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api import tables
-from fairlead_api.pools.fingerprints import fingerprint
-from fairlead_api.pools.mirroring import Shares
+from fairlead_api.pools.mirroring import Shares, fingerprint
 from fairlead_api.pools.store.live_routers import NEWEST_ACKNOWLEDGED
 
 _ROUTING = tables.routing_tables.c

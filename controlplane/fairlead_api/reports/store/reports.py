@@ -1,6 +1,5 @@
-"""Reports in Postgres: those of one post are stored in one transaction.
-
-Each is claimed by its router and id before any of its rows is stored.
+"""Reports in Postgres: those of one post are stored in one transaction, and what the gateway's keys were used for is
+added up.
 """
 
 import logging
@@ -32,9 +31,48 @@ from fairlead_api.infra.records import bound, recordset
 from fairlead_api.moves.store import save_reroutes
 from fairlead_api.pools.store.live_routers import CAN_BE_ASKED, COUNT_LIVE
 from fairlead_api.reports.ingestion import Ingested
-from fairlead_api.reports.store.key_use import save_key_use
 from fairlead_api.reports.store.samples import save_samples
 from fairlead_api.sessions.store.bindings import apply_bindings
+
+_use = tables.gateway_key_use
+_PLACE = ("key_id", "minute", "router", "refusal")
+_COUNTS = ("requests", "prompt_tokens", "output_tokens")
+
+_sent = recordset([_use.c[name] for name in (*_PLACE, *_COUNTS)])
+_added = upsert(_use).from_select(
+    [*_PLACE, *_COUNTS],
+    select(*(_sent.c[name] for name in _PLACE), *(func.sum(_sent.c[name]) for name in _COUNTS))
+    .group_by(*(_sent.c[name] for name in _PLACE))
+    .order_by(*(_sent.c[name] for name in _PLACE)),
+)
+_ADD = _added.on_conflict_do_update(index_elements=_PLACE, set_={name: _use.c[name] + _added.excluded[name] for name in _COUNTS})
+
+
+async def save_key_use(connection: AsyncConnection, report: Report, ignored: Counter[str]) -> None:
+    """Adds the report's counts to those stored; rows of unknown keys are only counted.
+
+    The caller stores each report once, so each count is added once.
+    """
+    if not report.key_use:
+        return
+    named = {row.key for row in report.key_use}
+    known = {found for (found,) in await connection.execute(select(tables.gateway_keys.c.id).where(tables.gateway_keys.c.id.in_(named)))}
+    rows = [row for row in report.key_use if row.key in known]
+    if len(rows) < len(report.key_use):
+        ignored["unknown-key"] += len(report.key_use) - len(rows)
+    if rows:
+        sent = [
+            {
+                "key_id": row.key,
+                "minute": moment(row.minute),
+                "router": report.router,
+                "refusal": "" if row.refusal is None else row.refusal.value,
+                **{name: getattr(row, name) for name in _COUNTS},
+            }
+            for row in rows
+        ]
+        await connection.execute(_ADD, bound(sent))
+
 
 SAMPLES = ("decisions", "rejections", "loads", "arrivals", "slo_samples", "traffic")
 OF_POOLS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", *SAMPLES)

@@ -12,12 +12,18 @@ from fairlead.pools import TableFacts, parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.plans.controller_effects import scaling_effect
-from fairlead_api.plans.cordon_effects import cordon_effect, uncordon_effect
+from fairlead_api.plans.capacity_effects import scale_effect, scaling_effect
 from fairlead_api.plans.evidence import InstanceUse, PoolUse, Replay
-from fairlead_api.plans.routing_effects import migrations_effect, policy_effect, ring_effect, weight_effect
-from fairlead_api.plans.scaling_effects import scale_effect
-from fairlead_api.plans.target_effects import limit_seconds, rejection_effect, slo_effect
+from fairlead_api.plans.instance_effects import cordon_effect, uncordon_effect
+from fairlead_api.plans.routing_effects import (
+    limit_seconds,
+    migrations_effect,
+    policy_effect,
+    rejection_effect,
+    ring_effect,
+    slo_effect,
+    weight_effect,
+)
 
 
 def facts(**routing: Any) -> TableFacts:

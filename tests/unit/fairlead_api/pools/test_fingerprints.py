@@ -5,7 +5,7 @@ from fairlead.pool_states import InstanceReport
 from fairlead.pools import parse_spec
 from fairlead.table_content import changed_entries, table_of
 from fairlead.tables import PoolKey
-from fairlead_api.pools.fingerprints import fingerprint
+from fairlead_api.pools.mirroring import fingerprint
 
 POOL = PoolKey(namespace="n", name="p")
 

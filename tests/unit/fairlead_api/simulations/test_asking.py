@@ -14,8 +14,8 @@ from fairlead.pools import parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.http.bodies import MalformedBody
 from fairlead_api.simulations.asking import PoolAtPresent, inputs_of
-from fairlead_api.simulations.results import results_of, runs_of, winner_of
 from fairlead_api.simulations.routes import decode_request
+from fairlead_api.simulations.running import results_of, runs_of, winner_of
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, SimulationRequest, TraceRequest
 from fairlead_client.simulation_jobs import RunFigures
 from fairlead_testing.builders.served_records import a_fit

@@ -9,8 +9,7 @@ import uvloop
 
 from fairlead_api.infra.errors import StoreUnavailable
 from fairlead_api.simulations.processes import RunsLeft, Simulating
-from fairlead_api.simulations.results import runs_of
-from fairlead_api.simulations.running import Claimed, Traffic
+from fairlead_api.simulations.running import Claimed, Traffic, runs_of
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, SimulationResult, TraceRequest
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulatedTarget, encode_line
 
