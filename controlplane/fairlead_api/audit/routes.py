@@ -3,28 +3,28 @@ that kubectl's changes have an author.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 
 from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
-from fairlead_api.audit.cluster_events import ClusterChange, read_events
+from fairlead_api.audit.cluster_events import read_events
+from fairlead_api.audit.store import PostgresAuditLog, PostgresClusterChanges
 from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import MalformedBody
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.strictness import CLUSTER_AUDIT
+from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.filters import AuditFilter
-from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.infra.times import parse_range
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditKind, AuditVerification, ClusterAuditReceipt
-from fairlead_client.resources.pages import Page
 
 _log = logging.getLogger(__name__)
 
@@ -42,16 +42,7 @@ _BODY = {
 _EMPTY = {"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "items": []}
 
 
-class ClusterChangeStore(Protocol):
-    """Keeps who changed what in the cluster."""
-
-    async def add(self, changes: Sequence[ClusterChange], now: datetime) -> int:
-        """Stores changes not stored before, and names their users where a revision has only a field manager; the number
-        stored.
-        """
-
-
-def cluster_audit_routes(guard: Guard, store: ClusterChangeStore, clock: Callable[[], datetime]) -> APIRouter:
+def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Callable[[], datetime]) -> APIRouter:
     """POST /v1/kubernetes/audit."""
     routes = APIRouter(tags=["history"])
     Auditor = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_AUDIT))]  # noqa: N806 - it is a type
@@ -87,24 +78,7 @@ KeptId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 
 
-class AuditReader(Protocol):
-    """The source of audit entries."""
-
-    async def entries(self, wanted: AuditFilter, span: Span) -> Page[AuditEntry]: ...
-
-    async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
-        """One entry. Raises NotFound, also for one about what is not in sight."""
-
-
-class ChainVerifier(Protocol):
-    """Checks the audit log's chain."""
-
-    async def head(self) -> AuditHead | None: ...
-
-    async def verify(self, kept: AuditHead | None = None) -> AuditVerification: ...
-
-
-def audit_routes(guard: Guard, reader: AuditReader, verifier: ChainVerifier, clock: Callable[[], datetime]) -> APIRouter:
+def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit, clock: Callable[[], datetime]) -> APIRouter:
     """The audit log under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER)

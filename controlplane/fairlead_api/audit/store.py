@@ -34,12 +34,15 @@ NEVER = Seen(version=0, generation=0)
 
 
 class PostgresClusterChanges:
-    """Implements `audit.routes.ClusterChangeStore`."""
+    """Keeps who changed what in the cluster."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, changes: Sequence[ClusterChange], now: datetime) -> int:
+        """Stores changes not stored before, and names their users where a revision has only a field manager; the number
+        stored.
+        """
         if not changes:
             return 0
 
@@ -125,7 +128,7 @@ _BY_THE_SYSTEM = literal_column(f"({BY_THE_SYSTEM})", Boolean)
 
 
 class PostgresAuditLog:
-    """Implements `audit.routes.AuditReader`."""
+    """Audit entries as the public API lists them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -155,6 +158,7 @@ class PostgresAuditLog:
             )
 
     async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
+        """One entry. Raises NotFound, also for one about what is not in sight."""
         async with self._database.reading() as connection:
             row = (await connection.execute(select(log).where(log.c.id == entry_id))).one_or_none() if entry_id < 2**63 else None
         if row is None or not in_sight(row.object, sight):

@@ -4,7 +4,7 @@ minutes.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
@@ -12,36 +12,23 @@ from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.decisions.kept_sessions import KeptSessions as Keeping
+from fairlead_api.decisions.store import PostgresDecisions
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.filters import DecisionFilter
-from fairlead_api.infra.spans import Span
 from fairlead_api.infra.times import parse_range
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
-from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions
 
 MOST_COUNTED = 1000
 """Most decisions whose reasons are counted."""
 
 
-class DecisionReader(Protocol):
-    """The source of decisions."""
-
-    async def decisions(self, wanted: DecisionFilter, span: Span) -> Page[RoutingDecision]: ...
-
-    async def decision(self, decision_id: str) -> RoutingDecision:
-        """One decision. Raises NotFound."""
-
-    async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
-        """How many of so many decisions of a pool had each reason. Raises NotFound."""
-
-
-def decision_routes(guard: Guard, reader: DecisionReader, clock: Callable[[], datetime]) -> APIRouter:
+def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[], datetime]) -> APIRouter:
     """Decisions under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

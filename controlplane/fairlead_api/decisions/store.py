@@ -43,7 +43,7 @@ _UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
 
 
 class PostgresDecisions:
-    """Implements `decisions.routes.DecisionReader`."""
+    """Decisions as the public API shows them."""
 
     def __init__(self, database: Database, policies: PolicyCatalogue, days: int) -> None:
         """`days` is how long decisions are kept."""
@@ -67,6 +67,7 @@ class PostgresDecisions:
             return await self._lists.page(connection, (query, also), (columns.at, columns.id), self._build, span)
 
     async def decision(self, decision_id: str) -> RoutingDecision:
+        """One decision. Raises NotFound."""
         query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
         try:
             return await self._lists.one(query, "decision", decision_id, self._build)
@@ -84,6 +85,7 @@ class PostgresDecisions:
         return len(rates) / sum(1 / rate for rate in rates) if rates else None
 
     async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
+        """How many of so many decisions of a pool had each reason. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = decisions.c.pool_id == (await living(connection, pool)).id
             rows = await connection.execute(select(decisions.c.reason).where(of_pool).order_by(decisions.c.at.desc()).limit(newest))

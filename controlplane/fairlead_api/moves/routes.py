@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends
 
@@ -14,27 +14,17 @@ from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.filters import MoveFilter
-from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.infra.times import parse_range
+from fairlead_api.moves.store import PostgresMoves
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, ReRoute
-from fairlead_client.resources.pages import Page
 
 AnyMove = TypeVar("AnyMove", Migration, ReRoute)
 
 
-class MoveReader(Protocol[AnyMove]):
-    """The source of one kind of move."""
-
-    async def moves(self, wanted: MoveFilter, span: Span) -> Page[AnyMove]: ...
-
-    async def move(self, move_id: str) -> AnyMove:
-        """One move. Raises NotFound."""
-
-    async def matrix(self, wanted: MoveFilter, now: datetime, sight: Sight) -> MigrationMatrix: ...
-
-
-def move_routes(guard: Guard, migrations: MoveReader[Migration], reroutes: MoveReader[ReRoute], clock: Callable[[], datetime]) -> APIRouter:
+def move_routes(
+    guard: Guard, migrations: PostgresMoves[Migration], reroutes: PostgresMoves[ReRoute], clock: Callable[[], datetime]
+) -> APIRouter:
     """Migrations and re-routes under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

@@ -161,7 +161,7 @@ def _effects(columns: Any) -> list["ColumnElement[Any]"]:
 
 
 class PostgresMoves(Generic[AnyMove]):
-    """Implements `moves.routes.MoveReader` for one table.
+    """One kind of move, of one table.
 
     `kind` is the class of its rows, `noun` the word for one of them, and `mover` the field that names what moved.
     """
@@ -176,6 +176,7 @@ class PostgresMoves(Generic[AnyMove]):
             return await self._lists.page(connection, chosen, (self._table.c.at, self._table.c.id), self._build, span)
 
     async def move(self, move_id: str) -> AnyMove:
+        """One move. Raises NotFound."""
         return await self._lists.one(select(self._table).where(self._table.c.id == move_id), self._noun, move_id, self._build)
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:

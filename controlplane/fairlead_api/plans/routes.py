@@ -17,22 +17,16 @@ from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.tags import IfMatch, require_unchanged
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.filters import PlanFilter
-from fairlead_api.infra.spans import Sight, Span
+from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
 from fairlead_api.plans.objects import ClusterGateway, Target
 from fairlead_api.plans.plans import Plans
 from fairlead_api.plans.rollouts import rollout_of
+from fairlead_api.plans.store.plans import PostgresPlanList
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import PlanExpectation
-from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
-
-
-class PlanReader(Protocol):
-    """The source of the list of plans."""
-
-    async def plans(self, wanted: PlanFilter, span: Span) -> Page[Plan]: ...
 
 
 class PlanExpecting(Protocol):
@@ -41,7 +35,9 @@ class PlanExpecting(Protocol):
     async def of(self, plan: Plan) -> PlanExpectation: ...
 
 
-def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PlanReader, clock: Callable[[], datetime]) -> APIRouter:
+def plan_routes(
+    guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PostgresPlanList, clock: Callable[[], datetime]
+) -> APIRouter:
     """Plans under /v1."""
     routes = APIRouter(prefix="/v1", tags=["plans"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

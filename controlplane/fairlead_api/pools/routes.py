@@ -5,43 +5,34 @@ TTFTs.
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
-from fairlead.tables import PoolKey, RoutingTable
+from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.http.answers import answer
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.spans import Sight, Span
+from fairlead_api.infra.spans import Sight
 from fairlead_api.loads.explaining import LoadExplaining
 from fairlead_api.loads.heatmaps import MAX_COLUMNS, HeatmapReading
 from fairlead_api.pools.rings import RingQuestion, ring_of
+from fairlead_api.pools.store.predictors import PostgresPredictors
+from fairlead_api.pools.store.reads import PostgresPoolHistory, PostgresPoolReads, PostgresRings
 from fairlead_api.series.flat_rows import HeatmapCell, heatmap_cells
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.load_explanations import LoadExplanation
-from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.predictors import Predictor, PredictorModel
 from fairlead_client.resources.rings import Ring, RingInstance
 
 
-class RingReader(Protocol):
-    """Reads what the ring is made of."""
-
-    async def ring(self, pool: PoolKey) -> tuple[RoutingTable, int, dict[str, int]]:
-        """The present table, anchors per instance, and bound sessions by instance.
-
-        Raises NotFound, also for a pool without a table yet.
-        """
-
-
-def ring_routes(guard: Guard, reader: RingReader, policies: PolicyCatalogue) -> APIRouter:
+def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) -> APIRouter:
     """GET /v1/pools/{namespace}/{name}/ring."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
 
@@ -68,14 +59,7 @@ def ring_routes(guard: Guard, reader: RingReader, policies: PolicyCatalogue) -> 
     return routes
 
 
-class PredictorReader(Protocol):
-    """Reads the figures of models."""
-
-    async def predictor(self, pool: PoolKey) -> Predictor:
-        """The newest models, newest first. Raises NotFound."""
-
-
-def predictor_routes(guard: Guard, reader: PredictorReader) -> APIRouter:
+def predictor_routes(guard: Guard, reader: PostgresPredictors) -> APIRouter:
     """GET /v1/pools/{namespace}/{name}/predictor."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
@@ -89,31 +73,10 @@ def predictor_routes(guard: Guard, reader: PredictorReader) -> APIRouter:
     return routes
 
 
-class PoolReader(Protocol):
-    """Pools and their instances as they are. Single reads raise NotFound."""
-
-    async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
-
-    async def pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
-        """Without `instances` the list of them is empty."""
-
-    async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]: ...
-
-    async def instance(self, pool: PoolKey, instance: str, now: datetime) -> InstanceDetail: ...
-
-
-class PoolHistoryReader(Protocol):
-    """What was of a pool before, newest first. Raises NotFound for a pool that does not live."""
-
-    async def revisions(self, pool: PoolKey, span: Span) -> Page[PoolRevision]: ...
-
-    async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]: ...
-
-
 def pool_routes(
     guard: Guard,
-    reader: PoolReader,
-    history: PoolHistoryReader,
+    reader: PostgresPoolReads,
+    history: PostgresPoolHistory,
     heatmaps: HeatmapReading,
     explaining: LoadExplaining,
     clock: Callable[[], datetime],

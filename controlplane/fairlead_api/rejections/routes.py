@@ -2,28 +2,19 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from fastapi import APIRouter
 
 from fairlead_api.access.guards import Guard
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import From, To
-from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
+from fairlead_api.rejections.store import PostgresRejections
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
-class RejectionReader(Protocol):
-    """The source of refusals."""
-
-    async def rejections(
-        self, pool: str | None, start: datetime, end: datetime, priority_class: str | None = None, *, sight: Sight = None
-    ) -> RejectionReport: ...
-
-
-def rejection_routes(guard: Guard, reader: RejectionReader, clock: Callable[[], datetime]) -> APIRouter:
+def rejection_routes(guard: Guard, reader: PostgresRejections, clock: Callable[[], datetime]) -> APIRouter:
     """Rejections under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

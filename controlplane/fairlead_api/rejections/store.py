@@ -84,7 +84,7 @@ _cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status, reject
 
 
 class PostgresRejections:
-    """Implements `rejections.routes.RejectionReader`."""
+    """Refused requests by cause."""
 
     def __init__(self, database: Database, kept: Kept, clock: Callable[[], datetime]) -> None:
         self._database = database

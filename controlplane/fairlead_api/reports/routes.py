@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -21,6 +21,7 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict
 from fairlead_api.infra.times import check_time
 from fairlead_api.pools.mirroring import PoolMirroring
+from fairlead_api.pools.store.predictors import PostgresPredictors
 from fairlead_api.reports.bodies import decode_reports
 from fairlead_api.reports.ingestion import Ingestion
 from fairlead_api.streams.table_stream import TableStream
@@ -31,21 +32,11 @@ from fairlead_process.json_documents import decode_json
 _trained_model = msgspec.json.Decoder(TrainedModel)
 
 
-class PredictorStore(Protocol):
-    """Keeps the models that routers trained."""
-
-    async def store(self, model: TrainedModel, now: datetime) -> None:
-        """Store a model as the pool's next version, once however often it is sent. Raises NotFound."""
-
-    async def newest(self, pool: PoolKey) -> SharedModel:
-        """The newest model, whichever router trained it. Raises NotFound."""
-
-
 def internal_routes(
     guard: Guard,
     mirroring: PoolMirroring,
     ingestion: Ingestion,
-    predictors: PredictorStore,
+    predictors: PostgresPredictors,
     stream: TableStream,
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
@@ -13,23 +13,13 @@ from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.filters import ScalingFilter
-from fairlead_api.infra.spans import Span
 from fairlead_api.infra.times import parse_range
+from fairlead_api.scaling.store import PostgresScaling
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.pages import Page
 from fairlead_client.resources.scaling import ScalingDecisionItem
 
 
-class ScalingReader(Protocol):
-    """The source of scaling decisions."""
-
-    async def scaling_decisions(self, wanted: ScalingFilter, span: Span) -> Page[ScalingDecisionItem]: ...
-
-    async def scaling_decision(self, decision_id: str) -> ScalingDecisionItem:
-        """One decision. Raises NotFound."""
-
-
-def scaling_routes(guard: Guard, reader: ScalingReader, clock: Callable[[], datetime]) -> APIRouter:
+def scaling_routes(guard: Guard, reader: PostgresScaling, clock: Callable[[], datetime]) -> APIRouter:
     """Scaling decisions under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

@@ -106,7 +106,7 @@ async def _read(connection: AsyncConnection, pool_id: int, now: datetime) -> Poo
 
 
 class PostgresScaling:
-    """Implements `scaling.routes.ScalingReader`."""
+    """Scaling decisions as the public API shows them."""
 
     def __init__(self, database: Database) -> None:
         self._lists = Lists(database)
@@ -121,6 +121,7 @@ class PostgresScaling:
             return await self._lists.page(connection, chosen, (columns.at, columns.id), _item, span)
 
     async def scaling_decision(self, decision_id: str) -> ScalingDecisionItem:
+        """One decision. Raises NotFound."""
         query = select(scaling_decisions).where(scaling_decisions.c.id == decision_id)
         return await self._lists.one(query, "scaling decision", decision_id, _item)
 

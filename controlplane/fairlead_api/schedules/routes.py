@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
@@ -13,26 +13,13 @@ from fairlead_api.http.answers import answer
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.filters import RunFilter
-from fairlead_api.infra.spans import Span
 from fairlead_api.infra.times import parse_range, parse_time
+from fairlead_api.schedules.store import PostgresSchedules
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.pages import Page
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 
 
-class ScheduleReader(Protocol):
-    """The source of schedules. Single reads raise NotFound."""
-
-    async def schedules(self, pool: str | None, span: Span, now: datetime) -> Page[ScheduleItem]: ...
-
-    async def schedule(self, pool: PoolKey, name: str, start: datetime, now: datetime) -> ScheduleDetail: ...
-
-    async def in_force(self, pool: PoolKey, at: datetime) -> InForceAt: ...
-
-    async def runs(self, wanted: RunFilter, span: Span) -> Page[ScheduleRun]: ...
-
-
-def schedule_routes(guard: Guard, reader: ScheduleReader, clock: Callable[[], datetime]) -> APIRouter:
+def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[], datetime]) -> APIRouter:
     """Schedules under /v1."""
     routes = APIRouter(prefix="/v1", tags=["schedules"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

@@ -95,14 +95,13 @@ async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, 
     await connection.execute(row.on_conflict_do_nothing())
 
 
-pools, runs = tables.pools, tables.schedule_runs
 _DECLARED = pools.c.spec_in_force["scaling"]["schedules"]
 _KEYS = (pools.c.namespace, pools.c.name, pools.c.name)
 """Columns of a cursor's types: namespace, pool, schedule."""
 
 
 class PostgresSchedules:
-    """Implements `schedules.routes.ScheduleReader`."""
+    """Schedules and their runs. Single reads raise NotFound."""
 
     def __init__(self, database: Database) -> None:
         self._lists = Lists(database)

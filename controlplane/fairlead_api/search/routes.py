@@ -1,25 +1,18 @@
 """Search: one question for everything that has a page."""
 
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
 from fairlead_api.access.guards import Guard
 from fairlead_api.http.answers import answer
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.spans import Sight
+from fairlead_api.search.store import PostgresSearch
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.search import SearchReport
 
 
-class SearchReader(Protocol):
-    """The source of what is found."""
-
-    async def search(self, part: str, most: int, sight: Sight) -> SearchReport:
-        """At most `most` of each kind in sight that have `part` in their name; nothing for an empty part."""
-
-
-def search_routes(guard: Guard, reader: SearchReader) -> APIRouter:
+def search_routes(guard: Guard, reader: PostgresSearch) -> APIRouter:
     """Search under /v1."""
     routes = APIRouter(prefix="/v1", tags=["search"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

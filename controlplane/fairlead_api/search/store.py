@@ -30,7 +30,7 @@ Seen = Sequence[int] | None
 
 
 class PostgresSearch:
-    """Implements `search.routes.SearchReader`."""
+    """Finds by a part of a name."""
 
     def __init__(self, database: Database, sessions: PostgresSessions, decisions: PostgresDecisions, decisions_days: int) -> None:
         self._database = database
@@ -40,6 +40,7 @@ class PostgresSearch:
         self._names = PoolNames()
 
     async def search(self, part: str, most: int, sight: Sight) -> SearchReport:
+        """At most `most` of each kind in sight that have `part` in their name; nothing for an empty part."""
         if not part or "\0" in part:  # Postgres has no text with a NUL in it, so no name has one
             return SearchReport(q=part, groups=[])
         sessions = await self._of_sessions(part, most, sight)

@@ -1,6 +1,6 @@
 """Sessions: the instance that holds each one, and all that held it before."""
 
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
@@ -10,22 +10,12 @@ from fairlead_api.http.answers import answer
 from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.filters import SessionFilter
-from fairlead_api.infra.spans import Span
+from fairlead_api.sessions.store.lists import PostgresSessions
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 
 
-class SessionReader(Protocol):
-    """The source of sessions."""
-
-    async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]: ...
-
-    async def session(self, pool: PoolKey, session: str) -> SessionDetail:
-        """One session. Raises NotFound."""
-
-
-def session_routes(guard: Guard, reader: SessionReader) -> APIRouter:
+def session_routes(guard: Guard, reader: PostgresSessions) -> APIRouter:
     """Sessions under /v1."""
     routes = APIRouter(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)

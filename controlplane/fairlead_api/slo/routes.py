@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -10,10 +10,9 @@ from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, listing
-from fairlead_api.infra.spans import Span
 from fairlead_api.slo.reading import SloReading
+from fairlead_api.slo.store import PostgresSlo
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.pages import Page
 from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloShare, SloVersion, SloWhatIf, WhatIfShare
 
 From = Annotated[str, Query(alias="from")]
@@ -21,14 +20,7 @@ To = Annotated[str, Query(alias="to")]
 Class = Annotated[str | None, Query(max_length=63)]
 
 
-class SloVersionReader(Protocol):
-    """The source of versions."""
-
-    async def slo_versions(self, pool: PoolKey, span: Span) -> Page[SloVersion]:
-        """Newest first. Raises NotFound for a pool that does not live."""
-
-
-def slo_routes(guard: Guard, versions: SloVersionReader, reading: SloReading, clock: Callable[[], datetime]) -> APIRouter:
+def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: Callable[[], datetime]) -> APIRouter:
     """Everything under /v1/pools/{namespace}/{name}/slo."""
     routes = APIRouter(prefix="/v1/pools/{namespace}/{name}", tags=["slo"])
     viewer = guard.needs(AccessRole.VIEWER)

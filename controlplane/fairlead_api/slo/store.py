@@ -81,7 +81,7 @@ _CHANGED_BY = text("SELECT number, actor FROM pool_revisions WHERE pool_id = :po
 
 
 class PostgresSlo:
-    """Implements `slo.reading.SloStore` and `slo.routes.SloVersionReader`."""
+    """Implements `slo.reading.SloStore`, and lists versions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

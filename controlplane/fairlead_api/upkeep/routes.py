@@ -1,27 +1,18 @@
 """Health, readiness and metrics; and the OpenAPI document, for callers who may read."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
 from fairlead_api.access.guards import Guard
 from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.pulse import Pulse
 from fairlead_client.resources.access import AccessRole
 
 
-class DatabasePulse(Protocol):
-    """The last known state of the database, read without asking it."""
-
-    @property
-    def read_only(self) -> bool: ...
-
-    def require_heard(self) -> None:
-        """Raises StoreUnavailable unless the database answers."""
-
-
 def health_routes(
-    guard: Guard, document: Callable[[], dict[str, Any]], pulse: DatabasePulse, metrics: Callable[[], tuple[bytes, str]]
+    guard: Guard, document: Callable[[], dict[str, Any]], pulse: Pulse, metrics: Callable[[], tuple[bytes, str]]
 ) -> APIRouter:
     """`document` is the OpenAPI document; `metrics` gives the exposition and its content type."""
     routes = APIRouter()

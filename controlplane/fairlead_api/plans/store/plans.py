@@ -189,7 +189,7 @@ def _stored(row: Any) -> StoredPlan:
 
 
 class PostgresPlanList:
-    """Implements `plans.routes.PlanReader`."""
+    """Plans as the public API lists them."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._lists = Lists(database)

@@ -23,7 +23,7 @@ models = tables.predictor_models
 
 
 class PostgresPredictors:
-    """Implements `pools.routes.PredictorReader` and `reports.routes.PredictorStore`."""
+    """Keeps the models that routers trained, and reads their figures."""
 
     def __init__(self, database: Database, policies: PolicyCatalogue) -> None:
         self._database = database

@@ -42,7 +42,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevis
 
 
 class PostgresPoolHistory:
-    """Implements `pools.routes.PoolHistoryReader`."""
+    """Revisions and events of a pool, the newest first. Raises NotFound for a pool that does not live."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -81,12 +81,16 @@ class PostgresPoolHistory:
 
 
 class PostgresRings:
-    """Implements `pools.routes.RingReader`."""
+    """Reads what the ring is made of."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def ring(self, pool: PoolKey) -> tuple[RoutingTable, int, dict[str, int]]:
+        """The present table, anchors per instance, and bound sessions by instance.
+
+        Raises NotFound, also for a pool without a table yet.
+        """
         routing, sessions = tables.routing_tables, tables.sessions
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
@@ -103,7 +107,7 @@ class PostgresRings:
 
 
 class PostgresPoolReads:
-    """Implements `pools.routes.PoolReader`."""
+    """Pools and their instances as they are. Single reads raise NotFound."""
 
     def __init__(self, database: Database, shared: Shared, last_minutes: LastMinutes) -> None:
         self._database = database
@@ -114,6 +118,7 @@ class PostgresPoolReads:
         return await self._shared.get(("pools", span), lambda: self._pools(span, now))
 
     async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
+        """Without `instances` the list of them is empty."""
         return await self._shared.get(("pool", pool, instances), lambda: self._pool(pool, now, instances=instances))
 
     async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:

@@ -63,7 +63,7 @@ WHOLE_KEYS = (sessions.c.pool_id, sessions.c.session)
 
 
 class PostgresSessions:
-    """Implements `sessions.routes.SessionReader`."""
+    """Sessions as the public API shows them."""
 
     def __init__(self, database: Database) -> None:
         self._lists = Lists(database)
@@ -88,6 +88,7 @@ class PostgresSessions:
             return await self._lists.page(connection, (query, also), keys, _summary, replace(span, reverse=span.reverse != span.whole))
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
+        """One session. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = sessions.c.pool_id == await self._lists.pool_id(connection, str(pool))
             query = select(sessions).where(of_pool, sessions.c.session == session, sessions.c.version > 0)
