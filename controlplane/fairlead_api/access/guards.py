@@ -19,7 +19,8 @@ from fairlead_api.access.access import Access
 from fairlead_api.http.answers import OPEN_PATHS
 from fairlead_api.http.problems import of_service, problem_response
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.errors import Denied, NotAuthenticated, ServiceError
+from fairlead_api.infra.errors import Conflict, Denied, NotAuthenticated, ServiceError
+from fairlead_client import protocol
 from fairlead_client.resources.access import AccessRole, Identity
 
 IN_PROCESS = "in-process\n"
@@ -167,3 +168,9 @@ def namespace_of(request: Request, *, somewhere: bool) -> str | None:
 
 def _target(request: Request) -> str:
     return f"{request.method} {request.url.path}"[:200]
+
+
+async def understood(request: Request) -> None:
+    """Raises Conflict for a caller of a release too far from this one; what it sends again later may be taken then."""
+    if (problem := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
+        raise Conflict("protocol-too-far", problem)

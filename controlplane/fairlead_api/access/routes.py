@@ -1,20 +1,30 @@
 """Logging in and out, login links, API tokens, and keys of the gateway's clients."""
 
+import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
+from fairlead_api.access.access import Access
+from fairlead_api.access.cluster_rights import ClusterRights, KubernetesReviews
 from fairlead_api.access.guards import Guard
 from fairlead_api.access.keys import GatewayKeys, Tokens
-from fairlead_api.access.logins import Logins
+from fairlead_api.access.logins import IdentityProvider, Logins
+from fairlead_api.access.store.credentials import PostgresAccess
+from fairlead_api.access.store.gateway_keys import PostgresGatewayKeys
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
-from fairlead_api.infra.callers import Caller, Login
+from fairlead_api.infra.callers import Bootstrap, Caller, Login, digest
+from fairlead_api.infra.kubernetes import Kubernetes
+from fairlead_api.infra.notices import CredentialsRevoked, Notice
 from fairlead_api.infra.times import parse_range
+from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import (
     AccessRole,
     Identity,
@@ -144,3 +154,46 @@ def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], date
         await keys.revoke(key_id, caller, clock())
 
     return routes
+
+
+def access_of(infra: Infra, kubernetes: Kubernetes) -> Access:
+    """Who may call, by the settings."""
+    settings, stored = infra.settings, PostgresAccess(infra.control)
+    bootstrap = tuple(
+        Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens
+    )
+    return Access(
+        stored,
+        bootstrap,
+        open_to_all=settings.auth_mode == "none",
+        requests_per_second=settings.requests_per_second,
+        cluster=ClusterRights(KubernetesReviews(kubernetes, settings.kubernetes_audience), stored.namespaces)
+        if settings.auth_mode == "kubernetes"
+        else None,
+        given=settings.oidc.given if settings.auth_mode == "oidc" else None,
+    )
+
+
+def feature(infra: Infra, guard: Guard, access: Access) -> Feature:
+    """Signing in, credentials and gateway keys. Revoked credentials are forgotten at once."""
+    settings, stored, new_secret = infra.settings, PostgresAccess(infra.control), partial(secrets.token_urlsafe, 32)
+    logins = Logins(stored, access, new_secret, _identity_provider(settings.oidc) if settings.auth_mode == "oidc" else None)
+
+    async def on_notice(notice: Notice) -> None:
+        if isinstance(notice, CredentialsRevoked):
+            access.forget_seen()
+
+    return Feature(
+        routes=(
+            access_routes(guard, logins, Tokens(stored, access, new_secret), infra.clock, settings.kubernetes_audience),
+            gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(infra.control), new_secret), infra.clock),
+        ),
+        on_notice=on_notice,
+        on_gap=access.forget_seen,
+    )
+
+
+def _identity_provider(settings: OidcSettings) -> IdentityProvider:
+    from fairlead_api.access.identity_provider import OpenIdProvider  # 16 MB of cryptography, only where it is used
+
+    return OpenIdProvider(settings)

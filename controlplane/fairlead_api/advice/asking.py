@@ -1,7 +1,7 @@
 """The findings of all pools, or of one, ranked by harm; and all pools in sight over a range, in a few steps each."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -161,3 +161,25 @@ def plan_request(remedy: Remedy) -> PlanRequest:
         fields=remedy.fields,
         simulation=remedy.simulation,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendStep:
+    """What became of a pool's requests in the step that begins `at`."""
+
+    pool: str
+    at: datetime
+    judged: int
+    in_time: int
+    refused: int
+    failed: int
+    ttft_seconds: float | None
+
+
+def trend_steps(found: Trends) -> Iterator[TrendStep]:
+    """Pool by pool, oldest first."""
+    for one in found.pools:
+        counts = zip(one.judged, one.in_time, one.refused, one.failed, one.ttft_seconds, strict=True)
+        for step, (judged, in_time, refused, failed, ttft) in enumerate(counts):
+            at = found.start + timedelta(seconds=step * found.step_seconds)
+            yield TrendStep(pool=one.pool, at=at, judged=judged, in_time=in_time, refused=refused, failed=failed, ttft_seconds=ttft)

@@ -1,16 +1,22 @@
 """Advice: findings ranked by harm; and all pools over a range, in short."""
 
+import secrets
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
-from fairlead_api.advice.asking import Advising, TrendReading
+from fairlead_api.advice.asking import Advising, TrendReading, TrendStep, trend_steps
+from fairlead_api.advice.sizing import Sizing
+from fairlead_api.advice.store.situations import PostgresSituations
+from fairlead_api.advice.store.trends import PostgresTrends
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
-from fairlead_api.series.flat_rows import TrendStep, trend_steps
+from fairlead_api.simulations.store.sizings import PostgresSizings
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
 
@@ -44,3 +50,15 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
     document(routes, "/trends", Trends, anywhere, get_trends, TrendStep, trend_steps)
 
     return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Advice and trends."""
+    advising, trends = Advising(PostgresSituations(infra.reads), infra.recent), TrendReading(PostgresTrends(infra.reads), infra.recent)
+    return Feature(routes=(advice_routes(guard, advising, trends, infra.clock),))
+
+
+def sizing_of(infra: Infra) -> Sizing:
+    """What simulates pools that miss their objectives, in the background."""
+    store = PostgresSizings(infra.background)
+    return Sizing(PostgresSituations(infra.background), store, partial(secrets.token_hex, 8), enabled=infra.simulates)

@@ -14,6 +14,7 @@ from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
 from fairlead_api.audit.cluster_events import read_events
 from fairlead_api.audit.store import PostgresAuditLog, PostgresClusterChanges
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import MalformedBody
 from fairlead_api.http.listing import Fetch, From, To, listing
@@ -125,3 +126,13 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
         return answer(await reader.entry(entry_id, caller.sight))
 
     return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """The audit log, and what the Kubernetes API's own tells."""
+    return Feature(
+        routes=(
+            cluster_audit_routes(guard, PostgresClusterChanges(infra.control), infra.clock),
+            audit_routes(guard, PostgresAuditLog(infra.reads), PostgresAudit(infra.reads), infra.clock),
+        )
+    )

@@ -12,7 +12,8 @@ from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.decisions.kept_sessions import KeptSessions as Keeping
-from fairlead_api.decisions.store import PostgresDecisions
+from fairlead_api.decisions.store import PostgresDecisions, PostgresKeptSessions
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
@@ -97,3 +98,14 @@ def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], date
         await keeping.let_go(PoolKey(namespace=namespace, name=name), session, caller, clock())
 
     return routes
+
+
+def decisions_of(infra: Infra) -> PostgresDecisions:
+    """The store of decisions."""
+    return PostgresDecisions(infra.reads, infra.policies, infra.settings.retention.decisions_days)
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Decisions, and sessions that keep all of theirs."""
+    keeping = Keeping(PostgresKeptSessions(infra.control))
+    return Feature(routes=(decision_routes(guard, decisions_of(infra), infra.clock), kept_session_routes(guard, keeping, infra.clock)))

@@ -129,6 +129,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     if "securitySchemes" in document.get("components", {}):
         return document
     document = with_definitions(document, Report, TrainedModel, SimulationRequest)
+    document["paths"] = dict(sorted(document["paths"].items()))  # in whatever order the subjects are listed
     document["info"] |= {"description": DESCRIPTION}
     components = document["components"]
     components["securitySchemes"] = {

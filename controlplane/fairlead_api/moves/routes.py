@@ -8,7 +8,9 @@ from fastapi import APIRouter, Depends
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
+from fairlead_api import tables
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
@@ -88,3 +90,16 @@ def move_routes(
         return answer(seen(caller, await reroutes.move(reroute_id), "re-route", reroute_id))
 
     return routes
+
+
+def stores_of(infra: Infra) -> tuple[PostgresMoves[Migration], PostgresMoves[ReRoute]]:
+    """The stores of migrations and of re-routes."""
+    return (
+        PostgresMoves(infra.reads, tables.migrations, Migration, "migration", "session"),
+        PostgresMoves(infra.reads, tables.reroutes, ReRoute, "re-route", "request"),
+    )
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Migrations and re-routes."""
+    return Feature(routes=(move_routes(guard, *stores_of(infra), infra.clock),))

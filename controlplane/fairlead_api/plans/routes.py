@@ -2,14 +2,17 @@
 go back to, read from the Kubernetes API.
 """
 
+import secrets
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, Request
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
@@ -19,10 +22,13 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.filters import PlanFilter
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
-from fairlead_api.plans.objects import ClusterGateway, Target
+from fairlead_api.plans.objects import ClusterGateway, PlannedObjects, Target
 from fairlead_api.plans.plans import Plans
 from fairlead_api.plans.rollouts import rollout_of
-from fairlead_api.plans.store.plans import PostgresPlanList
+from fairlead_api.plans.store.evidence import PostgresEvidence
+from fairlead_api.plans.store.plans import PostgresPlanList, PostgresPlans
+from fairlead_api.plans.store.session_homes import PostgresSessionHomes
+from fairlead_api.plans.stored_plans import Expecting
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role
@@ -124,3 +130,16 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> APIRouter:
     path, needs = "/pools/{namespace}/{name}/rollout", guard.needs(AccessRole.VIEWER)
     document(routes, path, Rollout, needs, get_rollout, TemplateRevision, lambda found: found.revisions)
     return routes
+
+
+def plans_of(infra: Infra, cluster: ClusterGateway, expectations: Expecting) -> Plans:
+    """Plans of objects of the cluster and of homes of sessions."""
+    planned = PlannedObjects(cluster, PostgresSessionHomes(infra.control, infra.clock))
+    new_id = partial(secrets.token_hex, 8)
+    return Plans(PostgresPlans(infra.control), PostgresEvidence(infra.reads), planned, infra.policies, new_id, expectations)
+
+
+def feature(infra: Infra, guard: Guard, cluster: ClusterGateway, plans: Plans, expectations: PlanExpecting) -> Feature:
+    """Plans and rollouts."""
+    listed = PostgresPlanList(infra.reads, infra.clock)
+    return Feature(routes=(plan_routes(guard, plans, expectations, listed, infra.clock), rollout_routes(guard, cluster)))

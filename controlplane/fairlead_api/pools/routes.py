@@ -7,26 +7,27 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query
 
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.knowledge.rings import key_shares
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
-from fairlead_api.loads.explaining import LoadExplaining
-from fairlead_api.loads.heatmaps import MAX_COLUMNS, HeatmapReading
+from fairlead_api.pools.internal_routes import internal_routes
+from fairlead_api.pools.mirroring import PoolMirroring
 from fairlead_api.pools.rings import RingQuestion, ring_of
+from fairlead_api.pools.store.last_minutes import LastMinutes
+from fairlead_api.pools.store.mirror import PostgresPools
 from fairlead_api.pools.store.predictors import PostgresPredictors
 from fairlead_api.pools.store.reads import PostgresPoolHistory, PostgresPoolReads, PostgresRings
-from fairlead_api.series.flat_rows import HeatmapCell, heatmap_cells
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
-from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.predictors import Predictor, PredictorModel
 from fairlead_client.resources.rings import Ring, RingInstance
@@ -77,8 +78,6 @@ def pool_routes(
     guard: Guard,
     reader: PostgresPoolReads,
     history: PostgresPoolHistory,
-    heatmaps: HeatmapReading,
-    explaining: LoadExplaining,
     clock: Callable[[], datetime],
 ) -> APIRouter:
     """Everything under /v1/pools that only reads."""
@@ -115,39 +114,26 @@ def pool_routes(
         """An instance, also a gone one, with its newest 500 transitions."""
         return answer(await reader.instance(PoolKey(namespace=namespace, name=name), instance, clock()))
 
-    async def get_heatmap(
-        namespace: str,
-        name: str,
-        metric: str = "pending_prefill_tokens",
-        start: Annotated[str, Query(alias="from")] = "now-1h",
-        end: Annotated[str, Query(alias="to")] = "now",
-        columns: int = MAX_COLUMNS,
-        aggregate: str = "max",
-        sort: str = "name",
-        group: str = "instance",
-    ) -> Ask:
-        """At most 512 instances, or groups of them, by 360 columns; each cell the maximum or mean of its per-second
-        values.
-        """
-        pool = PoolKey(namespace=namespace, name=name)
-        return lambda sight: heatmaps.heatmap(pool, metric, start, end, columns, aggregate, sort, group, clock())
-
-    document(routes, "/pools/{namespace}/{name}/heatmap", Heatmap, viewer, get_heatmap, HeatmapCell, heatmap_cells)
-
-    @routes.get("/pools/{namespace}/{name}/instances/{instance}/explanation", response_model=LoadExplanation)
-    async def get_load_explanation(
-        namespace: str,
-        name: str,
-        instance: str,
-        caller: Viewer,
-        metric: str = "pending_prefill_tokens",
-        start: Annotated[str, Query(alias="from")] = "now-5m",
-        end: Annotated[str, Query(alias="to")] = "now",
-    ) -> Response:
-        """Why an instance was loaded as it was, at most over a day: its figures beside the others', who sent, what came
-        and went, what changed.
-        """
-        pool = PoolKey(namespace=namespace, name=name)
-        return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
-
     return routes
+
+
+def pools_of(infra: Infra) -> PostgresPoolReads:
+    """The store of pools as they are."""
+    return PostgresPoolReads(infra.reads, infra.present, LastMinutes(infra.reads, infra.recent))
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Pools: read by people, reported by the operator; and models, reported and read by routers."""
+    return Feature(
+        routes=(
+            pool_routes(guard, pools_of(infra), PostgresPoolHistory(infra.reads), infra.clock),
+            ring_routes(guard, PostgresRings(infra.reads), infra.policies),
+            predictor_routes(guard, PostgresPredictors(infra.reads, infra.policies)),
+            internal_routes(
+                guard,
+                PoolMirroring(PostgresPools(infra.control), key_shares),
+                PostgresPredictors(infra.reports, infra.policies),
+                infra.clock,
+            ),
+        )
+    )

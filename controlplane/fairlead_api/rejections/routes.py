@@ -6,9 +6,11 @@ from datetime import datetime, timedelta
 from fastapi import APIRouter
 
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import From, To
 from fairlead_api.infra.times import parse_range
+from fairlead_api.loads.routes import kept_of
 from fairlead_api.rejections.store import PostgresRejections
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
@@ -30,3 +32,13 @@ def rejection_routes(guard: Guard, reader: PostgresRejections, clock: Callable[[
 
     document(routes, "/rejections", RejectionReport, viewer, get_rejections, RejectionGroup, lambda found: found.groups)
     return routes
+
+
+def rejections_of(infra: Infra) -> PostgresRejections:
+    """The store of refusals."""
+    return PostgresRejections(infra.reads, kept_of(infra.settings), infra.clock)
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Refused requests."""
+    return Feature(routes=(rejection_routes(guard, rejections_of(infra), infra.clock),))

@@ -1,90 +1,37 @@
-"""Endpoints of the operator process (role system-operator) and of routers (role system-router)."""
+"""Endpoints by which routers report (role system-router)."""
 
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
-from fairlead.errors import InvalidInput
-from fairlead.pool_states import HeldPools, PoolEvents, PoolObservations, PoolState, UnheardPools
 from fairlead.reports.batches import Report, ReportReceipt, RouterGone
-from fairlead.reports.predictors import LARGEST_MODEL_BYTES, SharedModel, TrainedModel
 from fairlead.tables import PoolKey
-from fairlead_api.access.guards import Guard
-from fairlead_api.http.answers import answer
-from fairlead_api.http.bodies import MalformedBody, described
-from fairlead_api.http.streaming import BoundedStream, while_known
+from fairlead_api.access.guards import Guard, understood
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.bodies import described
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.errors import Conflict
-from fairlead_api.infra.times import check_time
-from fairlead_api.pools.mirroring import PoolMirroring
-from fairlead_api.pools.store.predictors import PostgresPredictors
 from fairlead_api.reports.bodies import decode_reports
 from fairlead_api.reports.ingestion import Ingestion
-from fairlead_api.streams.table_stream import TableStream
-from fairlead_client import internal_paths, protocol
+from fairlead_api.reports.plausibility import Ages
+from fairlead_api.reports.store.reports import PostgresReports
+from fairlead_api.settings import Retention
+from fairlead_client import internal_paths
 from fairlead_client.resources.access import AccessRole
-from fairlead_process.json_documents import decode_json
-
-_trained_model = msgspec.json.Decoder(TrainedModel)
 
 
-def internal_routes(
+def report_routes(
     guard: Guard,
-    mirroring: PoolMirroring,
     ingestion: Ingestion,
-    predictors: PostgresPredictors,
-    stream: TableStream,
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
 ) -> APIRouter:
-    """The endpoints at `fairlead_client.internal_paths`."""
-    routes = APIRouter(tags=["internal"], dependencies=[Depends(_understood)])
-    Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
+    """The endpoints of reports at `fairlead_client.internal_paths`."""
+    routes = APIRouter(tags=["internal"], dependencies=[Depends(understood)])
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
-
-    @routes.put(internal_paths.POOL_STATE)
-    async def put_state(namespace: str, name: str, state: PoolState, caller: Operator) -> PoolObservations:
-        """The operator's whole view of a pool; sending it again changes nothing.
-
-        Answers 409 when it is older than the stored one.
-        """
-        return await mirroring.take_state(PoolKey(namespace=namespace, name=name), state, clock())
-
-    @routes.post(internal_paths.POOL_EVENTS, status_code=204)
-    async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
-        """Actions and refusals of the operator; an event that is sent again is stored once."""
-        for number, event in enumerate(body.events):
-            check_time(f"events[{number}].at", event.at)
-        await mirroring.take_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
-
-    @routes.delete(internal_paths.POOL, status_code=204)
-    async def delete_pool(namespace: str, name: str, caller: Operator) -> None:
-        """The object was deleted; repeating it changes nothing."""
-        await mirroring.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
-
-    @routes.get(internal_paths.HELD_POOLS)
-    async def get_held_pools(caller: Operator) -> HeldPools:
-        """The pools for which live routers hold requests: what the operator is to start instances for."""
-        return await mirroring.held_pools()
-
-    @routes.get(internal_paths.UNHEARD_POOLS)
-    async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
-        """The pools of which no state came for so long: an operator whose cluster has one no more tells that."""
-        return await mirroring.unheard_pools(seconds, clock())
-
-    @routes.get(internal_paths.STREAM, response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})
-    async def get_stream(router: Annotated[str, Query(min_length=1, max_length=200)], request: Request, caller: Router) -> Any:
-        """Tables and bindings as NDJSON: a snapshot, `synced`, then changes; a heartbeat every 2 s.
-
-        The token must speak for the router.
-        """
-        await guard.require_router(request, caller, router)
-        lines = while_known(await stream.open(router), lambda: guard.still_knows(request, caller))
-        return BoundedStream(lines, media_type="application/x-ndjson")
 
     @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
     async def post_reports(request: Request, caller: Router) -> Response:
@@ -100,26 +47,6 @@ def internal_routes(
         on_taken(done.ignored + unreadable, done.lost_moves)
         return Response(msgspec.json.encode(done.receipts if several else done.receipts[0]), media_type="application/json")
 
-    @routes.post(internal_paths.PREDICTOR_MODELS, status_code=204, openapi_extra=described(TrainedModel))
-    async def post_model(request: Request, caller: Router) -> None:
-        """A model that a router has trained; one that is sent again is stored once."""
-        try:
-            model = decode_json(await request.body(), _trained_model)
-        except msgspec.ValidationError as error:
-            raise InvalidInput("model", "the body", f"send a TrainedModel: {error}") from None
-        except msgspec.DecodeError as error:
-            raise MalformedBody(str(error)) from None
-        await guard.require_router(request, caller, model.figures.router)
-        check_time("at", model.at)
-        if len(model.content) > LARGEST_MODEL_BYTES:
-            raise InvalidInput("content", f"{len(model.content)} bytes", f"send at most {LARGEST_MODEL_BYTES}")
-        await predictors.store(model, clock())
-
-    @routes.get(internal_paths.PREDICTOR_MODELS, response_model=SharedModel)
-    async def get_model(namespace: str, name: str, caller: Router) -> Response:
-        """The newest model of a pool, for a router that has none."""
-        return answer(await predictors.newest(PoolKey(namespace=namespace, name=name)))
-
     @routes.post(internal_paths.ROUTER_GONE, status_code=204)
     async def post_gone(gone: RouterGone, request: Request, caller: Router) -> None:
         """A router's last message before it stops."""
@@ -129,7 +56,19 @@ def internal_routes(
     return routes
 
 
-async def _understood(request: Request) -> None:
-    """Raises Conflict for a caller of a release too far from this one; what it sends again later may be taken then."""
-    if (problem := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
-        raise Conflict("protocol-too-far", problem)
+def report_ages(retention: Retention) -> Ages:
+    """Largest age at which a row is still stored: the age at which retention would delete it."""
+    day = 86_400.0
+    return Ages(
+        decisions=day * retention.decisions_days,
+        rejections=day * retention.rejections_days,
+        loads=day * retention.load_samples_days,
+        key_use=day * retention.rollups_1m_days,
+        traffic=day * retention.traffic_days,
+    )
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Reports of routers."""
+    ingestion = Ingestion(PostgresReports(infra.reports, infra.partitions), report_ages(infra.settings.retention))
+    return Feature(routes=(report_routes(guard, ingestion, infra.telemetry.count_report, infra.clock),))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from fairlead.instances import Role
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
@@ -44,3 +45,8 @@ def scaling_routes(guard: Guard, reader: PostgresScaling, clock: Callable[[], da
         return answer(seen(caller, await reader.scaling_decision(decision_id), "scaling decision", decision_id))
 
     return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Scaling decisions."""
+    return Feature(routes=(scaling_routes(guard, PostgresScaling(infra.reads), infra.clock),))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from fairlead.schedules.runs import RunOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
@@ -58,3 +59,8 @@ def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[],
 
 def _midnight(now: datetime) -> datetime:
     return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Schedules and their runs."""
+    return Feature(routes=(schedule_routes(guard, PostgresSchedules(infra.reads), infra.clock),))

@@ -5,9 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from fairlead_api.access.guards import Guard
+from fairlead_api.decisions.routes import decisions_of
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.infra.callers import Caller
 from fairlead_api.search.store import PostgresSearch
+from fairlead_api.sessions.store.lists import PostgresSessions
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.search import SearchReport
 
@@ -31,3 +34,9 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> APIRouter:
         return answer(await reader.search(q.strip(), limit, caller.sight))
 
     return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Search."""
+    days = infra.settings.retention.decisions_days
+    return Feature(routes=(search_routes(guard, PostgresSearch(infra.reads, PostgresSessions(infra.reads), decisions_of(infra), days)),))

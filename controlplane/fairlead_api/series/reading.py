@@ -3,7 +3,7 @@ whole range.
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
@@ -325,3 +325,26 @@ def _covered(start: str, end: str, now: datetime) -> Covered:
     if ended - begun > LONGEST:
         raise InvalidInput("from", start, f"write a range of at most {LONGEST.days} days")
     return covered(begun, ended, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesValue:
+    """A number of a line, of the `step_seconds` that begin `at`. Steps of which nothing is known are left out."""
+
+    metric: str
+    part: str | None
+    unit: str
+    at: datetime
+    step_seconds: int
+    value: float
+
+
+def series_values(found: Series) -> Iterator[SeriesValue]:
+    """Line by line, oldest first."""
+    for drawn in found.lines:
+        for step, value in enumerate(drawn.values):
+            if value is not None:
+                at = drawn.start + timedelta(seconds=step * drawn.step_seconds)
+                yield SeriesValue(
+                    metric=drawn.metric, part=drawn.part, unit=drawn.unit, at=at, step_seconds=drawn.step_seconds, value=value
+                )

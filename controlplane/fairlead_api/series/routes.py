@@ -8,9 +8,11 @@ from fastapi import APIRouter, Query
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
-from fairlead_api.series.flat_rows import SeriesValue, series_values
-from fairlead_api.series.reading import FigureReading, SeriesReading, Subject
+from fairlead_api.series.reading import FigureReading, SeriesReading, SeriesValue, Subject, series_values
+from fairlead_api.series.store.figures import PostgresFigures
+from fairlead_api.series.store.series import PostgresSeries
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.series import Annotation, Annotations, Series
@@ -104,3 +106,9 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_INSTANCE}/annotations", Annotations, viewer, get_instance_annotations, Annotation, lambda found: found.items)
 
     return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Series and figures."""
+    figures = FigureReading(PostgresFigures(infra.reads), infra.recent)
+    return Feature(routes=(series_routes(guard, SeriesReading(PostgresSeries(infra.reads)), figures, infra.clock),))

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
@@ -32,3 +33,8 @@ def session_routes(guard: Guard, reader: PostgresSessions) -> APIRouter:
         return answer(await reader.session(PoolKey(namespace=namespace, name=name), session))
 
     return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Sessions."""
+    return Feature(routes=(session_routes(guard, PostgresSessions(infra.reads)),))

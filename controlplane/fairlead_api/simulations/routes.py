@@ -2,9 +2,11 @@
 by, and the requests that one is fitted to.
 """
 
+import secrets
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -13,13 +15,21 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import MalformedBody, described, known_fields
 from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_time
+from fairlead_api.plans.plans import Plans
+from fairlead_api.plans.store.evidence import PostgresEvidence
 from fairlead_api.simulations.engine_fits import EngineFits
+from fairlead_api.simulations.expectations import Expectations
+from fairlead_api.simulations.processes import Simulating
 from fairlead_api.simulations.simulations import Simulations
+from fairlead_api.simulations.store.engine_fits import PostgresEngineFits
+from fairlead_api.simulations.store.simulations import PostgresSimulations
+from fairlead_api.simulations.store.sizings import PostgresSizings
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.engine_fits import EngineFit, PoolEngine, ServedRequests
 from fairlead_client.resources.plans import NEEDED_ROLE, Plan, PlanKind
@@ -161,3 +171,25 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
         return answer(await engine_fits.served(PoolKey(namespace=namespace, name=name), *span, limit))
 
     return routes
+
+
+def expectations_of(infra: Infra) -> Expectations:
+    """What simulates the effect of plans."""
+    new_id = partial(secrets.token_hex, 8)
+    return Expectations(PostgresSizings(infra.control), PostgresEvidence(infra.reads), new_id, enabled=infra.simulates)
+
+
+def feature(infra: Infra, guard: Guard, plans: Plans) -> Feature:
+    """Simulations and fitted engines; this process runs what anybody queued."""
+    new_id, enabled = partial(secrets.token_hex, 8), infra.simulates
+    simulations = Simulations(PostgresSimulations(infra.control), plans, infra.policies, new_id, enabled=enabled)
+    simulating = Simulating(
+        PostgresSimulations(infra.background), secrets.token_hex(8), infra.settings.simulation_processes, infra.simulator
+    )
+    return Feature(
+        routes=(
+            simulation_routes(guard, simulations, infra.clock),
+            engine_fit_routes(guard, EngineFits(PostgresEngineFits(infra.control)), infra.clock),
+        ),
+        tasks={"simulations": simulating.run} if enabled else {},
+    )

@@ -1,13 +1,14 @@
 """Objectives of a pool: versions, attainment, error budget, and other targets."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.slo.reading import SloReading
@@ -71,3 +72,10 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
     document(routes, "/slo/what-if", SloWhatIf, viewer, get_slo_what_if, WhatIfShare, lambda found: [found.whole, *found.classes])
 
     return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Objectives."""
+    store = PostgresSlo(infra.reads)
+    reading = SloReading(store, timedelta(days=infra.settings.retention.rollups_1m_days))
+    return Feature(routes=(slo_routes(guard, store, reading, infra.clock),))

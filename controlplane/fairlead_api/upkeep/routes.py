@@ -1,13 +1,23 @@
 """Health, readiness and metrics; and the OpenAPI document, for callers who may read."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
 from fairlead_api.access.guards import Guard
+from fairlead_api.advice.sizing import Sizing
+from fairlead_api.features import Feature, Infra
+from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.pulse import Pulse
+from fairlead_api.loads.store.samples import PostgresLoads
+from fairlead_api.settings import Retention
+from fairlead_api.upkeep.jobs import scheduled
+from fairlead_api.upkeep.store import SWEEPS, PostgresUpkeep
+from fairlead_api.upkeep.upkeep import Keep, Upkeep
 from fairlead_client.resources.access import AccessRole
 
 
@@ -46,3 +56,33 @@ def health_routes(
         return document()
 
     return routes
+
+
+def upkeep_of(infra: Infra, close_plans: Callable[[datetime], Awaitable[None]]) -> Upkeep:
+    """The regular work that one process does."""
+    store = PostgresUpkeep(infra.background, infra.partitions)
+    return Upkeep(store, PostgresLoads(infra.background), keep(infra.settings.retention), close_plans)
+
+
+def keep(retention: Retention) -> Keep:
+    """Days to keep, by table or setting."""
+    return Keep(
+        partitioned={
+            "load_samples": retention.load_samples_days,
+            "arrivals": retention.load_samples_days,
+            "slo_samples": retention.load_samples_days,
+            "decisions": retention.decisions_days,
+            "rejections": retention.rejections_days,
+            "recorded_requests": retention.traffic_days,
+        },
+        plain={setting: getattr(retention, setting) for setting in SWEEPS},
+    )
+
+
+def feature(infra: Infra, guard: Guard, document: Callable[[], dict[str, Any]], upkeep: Upkeep, sizing: Sizing) -> Feature:
+    """Health, and the background jobs. `document` is the OpenAPI document."""
+    head = PostgresAudit(infra.reads).head
+    return Feature(
+        routes=(health_routes(guard, document, infra.pulse, infra.telemetry.exposition),),
+        jobs=partial(scheduled, upkeep, sizing, head, infra.telemetry, infra.clock),
+    )

@@ -10,11 +10,13 @@ import httpx
 from fastapi import APIRouter, FastAPI
 
 from fairlead.instances import InstanceState, Role
+from fairlead_api.advice.asking import trend_steps
 from fairlead_api.http import problems
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
-from fairlead_api.series.flat_rows import heatmap_cells, series_values, trend_steps
+from fairlead_api.loads.routes import heatmap_cells
+from fairlead_api.series.reading import series_values
 from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.advice import PoolTrend, Trends
 from fairlead_client.resources.figures import RangeFigures
