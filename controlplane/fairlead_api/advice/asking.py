@@ -1,6 +1,5 @@
-"""The findings of all pools, or of one, ranked by harm; and all pools in sight over a range, in a few steps each."""
+"""The findings of all pools, or of one, ranked by harm; and trends as rows."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -9,15 +8,12 @@ from typing import Protocol
 from fairlead.advice.advising import advise
 from fairlead.advice.findings import Evidence, Finding, Remedy
 from fairlead.advice.situations import PoolSituation
-from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.pools import TableFacts
-from fairlead.range_steps import Covered, covered
 from fairlead.scaling.signals import PoolSignals
 from fairlead.tables import PoolKey
 from fairlead_api.infra.sharing import Recent
 from fairlead_api.infra.spans import Sight
-from fairlead_api.infra.times import parse_range
 from fairlead_api.scaling.signals import InstanceMeasures, PoolMeasures
 from fairlead_client.resources.advice import Advice, AdviceEvidence, AdviceReport, Trends
 from fairlead_client.resources.plans import PlanKind, PlanRequest
@@ -49,40 +45,6 @@ def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignal
 
 def _measured(one: InstanceMeasures) -> float:
     return one.tpot_mean or 0.0
-
-
-MOST_STEPS = 40
-LONGEST = timedelta(days=90)
-_MINUTE, _HOUR = 60, 3600
-
-
-class TrendReader(Protocol):
-    """The source of trends."""
-
-    async def trends(self, where: Covered, step_seconds: int, now: datetime, sight: Sight = None) -> Trends:
-        """Of all living pools in sight from its start, in whole steps until its end is passed."""
-
-
-class TrendReading:
-    """Answers are shared among those who ask for the same steps within moments."""
-
-    def __init__(self, reader: TrendReader, recent: Recent) -> None:
-        self._reader = reader
-        self._recent = recent
-
-    async def trends(self, start: str, end: str, now: datetime, sight: Sight = None) -> Trends:
-        """Raises InvalidInput naming the query field."""
-        begun, ended = parse_range(start, end, now)
-        begun, ended = begun or now, min(ended or now, now)
-        if begun >= ended:
-            raise InvalidInput("from", start, "write a time in the past and before `to`")
-        if ended - begun > LONGEST:
-            raise InvalidInput("from", start, f"write a range of at most {LONGEST.days} days")
-        where = covered(begun, ended, now)
-        unit = _HOUR if where.by_hours else _MINUTE
-        step = unit * math.ceil((where.end - where.start).total_seconds() / unit / MOST_STEPS)
-        key = ("trends", where, step, ended.timestamp() // unit, sight)
-        return await self._recent.get(key, lambda: self._reader.trends(where, step, now, sight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

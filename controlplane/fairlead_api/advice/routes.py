@@ -1,24 +1,58 @@
 """Advice: findings ranked by harm; and all pools over a range, in short."""
 
+import math
 import secrets
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from fairlead.errors import InvalidInput
+from fairlead.range_steps import covered
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
-from fairlead_api.advice.asking import Advising, TrendReading, TrendStep, trend_steps
+from fairlead_api.advice.asking import Advising, TrendStep, trend_steps
 from fairlead_api.advice.sizing import Sizing
 from fairlead_api.advice.store.situations import PostgresSituations
 from fairlead_api.advice.store.trends import PostgresTrends
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
+from fairlead_api.infra.sharing import Recent
+from fairlead_api.infra.spans import Sight
+from fairlead_api.infra.times import parse_range
+from fairlead_api.series.reading import HOUR, MINUTE
 from fairlead_api.simulations.store.sizings import PostgresSizings
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
+
+MOST_STEPS = 40
+
+
+LONGEST = timedelta(days=90)
+
+
+class TrendReading:
+    """Answers are shared among those who ask for the same steps within moments."""
+
+    def __init__(self, reader: PostgresTrends, recent: Recent) -> None:
+        self._reader = reader
+        self._recent = recent
+
+    async def trends(self, start: str, end: str, now: datetime, sight: Sight = None) -> Trends:
+        """Raises InvalidInput naming the query field."""
+        begun, ended = parse_range(start, end, now)
+        begun, ended = begun or now, min(ended or now, now)
+        if begun >= ended:
+            raise InvalidInput("from", start, "write a time in the past and before `to`")
+        if ended - begun > LONGEST:
+            raise InvalidInput("from", start, f"write a range of at most {LONGEST.days} days")
+        where = covered(begun, ended, now)
+        unit = HOUR if where.by_hours else MINUTE
+        step = unit * math.ceil((where.end - where.start).total_seconds() / unit / MOST_STEPS)
+        key = ("trends", where, step, ended.timestamp() // unit, sight)
+        return await self._recent.get(key, lambda: self._reader.trends(where, step, now, sight))
 
 
 def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock: Callable[[], datetime]) -> APIRouter:

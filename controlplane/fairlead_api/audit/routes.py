@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
 from fairlead_api.audit.cluster_events import read_events
-from fairlead_api.audit.store import PostgresAuditLog, PostgresClusterChanges
+from fairlead_api.audit.store import AuditFilter, PostgresAuditLog, PostgresClusterChanges
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import MalformedBody
@@ -22,7 +22,6 @@ from fairlead_api.http.strictness import CLUSTER_AUDIT
 from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.filters import AuditFilter
 from fairlead_api.infra.times import parse_range
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditKind, AuditVerification, ClusterAuditReceipt

@@ -3,6 +3,7 @@ that name their author from it.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,6 @@ from fairlead_api.infra import audit_log
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.filters import AuditFilter
 from fairlead_api.infra.lists import between, narrowed
 from fairlead_api.infra.object_marks import FIELD_MANAGER
 from fairlead_api.infra.paging import Test, page
@@ -27,6 +27,23 @@ from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.tables import audit_log as log
 from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditKind
 from fairlead_client.resources.pages import Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Filter of the audit log; `actor`, `action` and `object` match exactly, or as prefixes when they end in `*`.
+
+    `pool` matches what was done to the pool and to all that is its own, such as its instances.
+    """
+
+    pool: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    object: str | None = None
+    kind: AuditKind | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
 
 LOOKED_BACK = 20
 """Newest revisions of a pool that a late event may name the author of."""

@@ -3,27 +3,60 @@ minutes.
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
+from fairlead.errors import InvalidInput
 from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
-from fairlead_api.decisions.kept_sessions import KeptSessions as Keeping
-from fairlead_api.decisions.store import PostgresDecisions, PostgresKeptSessions
+from fairlead_api.decisions.store import DecisionFilter, PostgresDecisions, PostgresKeptSessions
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.filters import DecisionFilter
+from fairlead_api.infra.errors import Conflict
 from fairlead_api.infra.times import parse_range
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions
+
+MOST_SESSIONS = 20
+"""Sessions of one pool at a time."""
+MOST_MINUTES = 60
+LONGEST_SESSION = 500
+
+
+class Keeping:
+    """Keeps all decisions of a session for some minutes: bounded in number and time, audited, told to routers."""
+
+    def __init__(self, store: PostgresKeptSessions) -> None:
+        self._store = store
+
+    async def kept(self, pool: PoolKey, now: datetime) -> KeptSessions:
+        return KeptSessions(pool=str(pool), sessions=await self._store.kept(pool, now))
+
+    async def keep(self, pool: PoolKey, request: KeepSessionRequest, caller: Caller, now: datetime) -> KeptSession:
+        """Keeps all decisions of a session. Raises InvalidInput, NotFound, Conflict."""
+        if not request.session or len(request.session) > LONGEST_SESSION or "\0" in request.session:
+            raise InvalidInput("session", request.session, f"write the session's name, of at most {LONGEST_SESSION} characters")
+        if not 1 <= request.minutes <= MOST_MINUTES:
+            raise InvalidInput("minutes", request.minutes, f"write 1 to {MOST_MINUTES}")
+        until = now + timedelta(minutes=request.minutes)
+        session = KeptSession(session=request.session, until=until, by=caller.identity.subject)
+        if not await self._store.keep(pool, session, caller, now, MOST_SESSIONS):
+            detail = f"the decisions of {MOST_SESSIONS} sessions of {pool} are kept already; end one of them, or wait"
+            raise Conflict("too-many-kept-sessions", detail)
+        return session
+
+    async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
+        """Ends it before its time. Raises NotFound."""
+        await self._store.let_go(pool, session, caller, now)
+
 
 MOST_COUNTED = 1000
 """Most decisions whose reasons are counted."""

@@ -3,7 +3,7 @@ whose decisions are kept.
 """
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports.decisions import Attempt, DecisionReason, KeptFor, Weighing
+from fairlead.reports.decisions import Attempt, DecisionReason, KeptFor, RequestOutcome, Weighing
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.weighing import NOT_RECORDED
 from fairlead.routing.explanations.fates import whole_story
@@ -23,7 +23,6 @@ from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound, NotSampled
-from fairlead_api.infra.filters import DecisionFilter
 from fairlead_api.infra.lists import Lists, between, living, narrowed
 from fairlead_api.infra.notices import KeptSessionsChanged
 from fairlead_api.infra.paging import Test
@@ -34,6 +33,22 @@ from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import KeptSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionFilter:
+    """Filter of decisions; `instance` matches the chosen one."""
+
+    pool: str | None = None
+    instance: str | None = None
+    session: str | None = None
+    reason: DecisionReason | None = None
+    priority_class: str | None = None
+    kept: KeptFor | None = None
+    outcome: RequestOutcome | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
 
 _REASONS = frozenset(DecisionReason)
 """Decisions with another reason, stored by a newer version that was rolled back, are not counted."""
@@ -127,18 +142,21 @@ kept = tables.kept_sessions
 
 
 class PostgresKeptSessions:
-    """Implements `decisions.kept_sessions.KeptSessionStore`."""
+    """Kept sessions in the database. A write appends its audit entry and tells the routers, in the same transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def kept(self, pool: PoolKey, now: datetime) -> list[KeptSession]:
+        """Those whose time is not over. Raises NotFound for the pool."""
         async with self._database.reading() as connection:
             of_pool = kept.c.pool_id == (await living(connection, pool)).id
             rows = await connection.execute(select(kept).where(of_pool, kept.c.until > now).order_by(kept.c.until, kept.c.session))
             return [read(KeptSession, row) for row in rows]
 
     async def keep(self, pool: PoolKey, session: KeptSession, caller: Caller, now: datetime, most: int) -> bool:
+        """Keeps one, or prolongs it; False if there are `most` others already. Raises NotFound for the pool."""
+
         async def work(connection: AsyncConnection) -> bool:
             number = await _locked(connection, pool)
             await connection.execute(delete(kept).where(kept.c.pool_id == number, kept.c.until <= now))
@@ -156,6 +174,8 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
+        """Ends one; nothing if it is not kept. Raises NotFound for the pool."""
+
         async def work(connection: AsyncConnection) -> None:
             number = await _locked(connection, pool)
             found = await connection.execute(

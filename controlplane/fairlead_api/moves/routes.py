@@ -15,9 +15,8 @@ from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.filters import MoveFilter
 from fairlead_api.infra.times import parse_range
-from fairlead_api.moves.store import PostgresMoves
+from fairlead_api.moves.store import MoveFilter, PostgresMoves
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, ReRoute
 

@@ -6,7 +6,7 @@ the public API shows them: lists, flows between instances, newest moves.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,6 @@ from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
-from fairlead_api.infra.filters import MoveFilter
 from fairlead_api.infra.lists import BUCKETS, Chosen, Lists, between, equals, narrowed
 from fairlead_api.infra.paging import SEARCHED, RowsWithin
 from fairlead_api.infra.records import Record, Writing, read
@@ -27,6 +26,25 @@ from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.moves.tables import RARE
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.pages import Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveFilter:
+    """Filter of migrations or re-routes.
+
+    `paid_off` False finds those whose first token came no sooner than predicted for staying.
+    """
+
+    pool: str | None = None
+    source: str | None = None
+    target: str | None = None
+    trigger: BindingReason | None = None
+    outcome: MoveOutcome | None = None
+    session: str | None = None
+    paid_off: bool | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
 
 _MIGRATIONS = Writing(tables.migrations, MigrationRecord, "pool_id", "router", "request")
 _REROUTES = Writing(tables.reroutes, ReRouteRecord, "pool_id", "router", "request")

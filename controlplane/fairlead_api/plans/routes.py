@@ -19,14 +19,13 @@ from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.tags import IfMatch, require_unchanged
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.filters import PlanFilter
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
 from fairlead_api.plans.objects import ClusterGateway, PlannedObjects, Target
 from fairlead_api.plans.plans import Plans
 from fairlead_api.plans.rollouts import rollout_of
 from fairlead_api.plans.store.evidence import PostgresEvidence
-from fairlead_api.plans.store.plans import PostgresPlanList, PostgresPlans
+from fairlead_api.plans.store.plans import PlanFilter, PostgresPlanList, PostgresPlans
 from fairlead_api.plans.store.session_homes import PostgresSessionHomes
 from fairlead_api.plans.stored_plans import Expecting
 from fairlead_client.resources.access import AccessRole

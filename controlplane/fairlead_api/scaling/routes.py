@@ -13,9 +13,8 @@ from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.filters import ScalingFilter
 from fairlead_api.infra.times import parse_range
-from fairlead_api.scaling.store import PostgresScaling
+from fairlead_api.scaling.store import PostgresScaling, ScalingFilter
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.scaling import ScalingDecisionItem
 

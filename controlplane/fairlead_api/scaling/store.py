@@ -1,5 +1,6 @@
 """Scaling decisions as the public API shows them, and what a pool's routers measured in the last half minute."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,8 +8,9 @@ import msgspec
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.instances import Role
+from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_api.infra.database import Database
-from fairlead_api.infra.filters import ScalingFilter
 from fairlead_api.infra.lists import Lists, between, narrowed
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
@@ -16,6 +18,19 @@ from fairlead_api.scaling.signals import LAG_SECONDS, WINDOW_SECONDS, PoolMeasur
 from fairlead_api.tables import scaling_decisions
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.scaling import ScalingDecisionItem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingFilter:
+    """Filter of scaling decisions."""
+
+    pool: str | None = None
+    role: Role | None = None
+    controller: Controller | None = None
+    verdict: Verdict | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
 
 SHARED_SECONDS = 3.0
 

@@ -13,9 +13,8 @@ from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.filters import RunFilter
 from fairlead_api.infra.times import parse_range, parse_time
-from fairlead_api.schedules.store import PostgresSchedules
+from fairlead_api.schedules.store import PostgresSchedules, RunFilter
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 

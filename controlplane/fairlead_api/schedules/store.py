@@ -4,6 +4,7 @@ API shows them.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -20,7 +21,6 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.filters import RunFilter
 from fairlead_api.infra.lists import Lists, between, living, narrowed
 from fairlead_api.infra.object_marks import owner_of
 from fairlead_api.infra.paging import decode_cursor, encode_cursor
@@ -29,6 +29,18 @@ from fairlead_api.infra.spans import Span
 from fairlead_api.schedules.outlooks import in_force_at, schedule_detail, schedule_item, spec_of
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Filter of the runs of schedules; the range is of their starts."""
+
+    pool: str | None = None
+    schedule: str | None = None
+    outcome: RunOutcome | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
 
 runs, pools = tables.schedule_runs, tables.pools
 

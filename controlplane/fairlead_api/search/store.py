@@ -11,11 +11,10 @@ from fairlead_api.decisions.store import PostgresDecisions
 from fairlead_api.infra import paging
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import why_not_there
-from fairlead_api.infra.filters import SessionFilter
 from fairlead_api.infra.paging import RowsWithin
 from fairlead_api.infra.pool_rows import PoolNames
 from fairlead_api.infra.spans import Sight, Span
-from fairlead_api.sessions.store.lists import SESSION_KEYS, PostgresSessions
+from fairlead_api.sessions.store.lists import SESSION_KEYS, PostgresSessions, SessionFilter
 from fairlead_api.tables import audit_log, decisions, instances, plans, pools
 from fairlead_client.resources.search import SearchGroup, SearchHit, SearchKind, SearchReport
 from fairlead_client.resources.sessions import SessionSummary

@@ -1,6 +1,4 @@
-"""Numbers over time, each from the coarsest record that is fine enough for the steps asked for, and the figures of a
-whole range.
-"""
+"""Numbers over time, each from the coarsest record that is fine enough for the steps asked for."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -10,14 +8,12 @@ from typing import Protocol, TypeVar
 
 from fairlead.errors import InvalidInput
 from fairlead.latency_cells import quantile
-from fairlead.range_steps import Covered, covered
+from fairlead.range_steps import covered
 from fairlead.tables import PoolKey
-from fairlead_api.infra.sharing import Recent
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
-from fairlead_api.series.grids import LONGEST, MOST_STEPS, SHORT_KEPT, Steps, in_force, line, steps
+from fairlead_api.series.grids import MOST_STEPS, SHORT_KEPT, Steps, in_force, line, steps
 from fairlead_api.slo.budgets import Kept, budget_share, total
-from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.series import SERIES_METRICS, Annotations, Drawn, Scope, Series, SeriesLine
 
 Found = TypeVar("Found")
@@ -290,41 +286,6 @@ def _burn(kept: Sequence[Kept], percentiles: Mapping[int, float]) -> float | Non
     counts = total(known)
     allowed = sum(one.counts.judged * budget_share(percentiles[one.version]) for one in known)
     return (counts.judged - counts.within_slo) / allowed if allowed > 0 else None
-
-
-class FigureStore(Protocol):
-    """What was recorded."""
-
-    async def figures(self, subject: Subject, where: Covered, now: datetime) -> RangeFigures:
-        """Over these steps. Raises NotFound for a pool that does not live."""
-
-    async def instance_figures(self, subject: Subject, where: Covered, now: datetime) -> InstanceFigures:
-        """Over these steps. Raises NotFound for a pool that does not live, and for an instance that it never had."""
-
-
-class FigureReading:
-    """Answers are shared among those who ask for the same range within moments."""
-
-    def __init__(self, store: FigureStore, recent: Recent) -> None:
-        self._store = store
-        self._recent = recent
-
-    async def figures(self, subject: Subject, start: str, end: str, now: datetime) -> RangeFigures:
-        """The figures of what `start` to `end` covers. Raises InvalidInput naming the query field, NotFound."""
-        where = _covered(start, end, now)
-        return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
-
-    async def instance_figures(self, subject: Subject, start: str, end: str, now: datetime) -> InstanceFigures:
-        """Those of an instance. Raises InvalidInput naming the query field, NotFound."""
-        where = _covered(start, end, now)
-        return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
-
-
-def _covered(start: str, end: str, now: datetime) -> Covered:
-    begun, ended = asked_range(start, end, now)
-    if ended - begun > LONGEST:
-        raise InvalidInput("from", start, f"write a range of at most {LONGEST.days} days")
-    return covered(begun, ended, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,46 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from fairlead.errors import InvalidInput
+from fairlead.range_steps import Covered, covered
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
-from fairlead_api.series.reading import FigureReading, SeriesReading, SeriesValue, Subject, series_values
+from fairlead_api.infra.sharing import Recent
+from fairlead_api.series.grids import LONGEST
+from fairlead_api.series.reading import SeriesReading, SeriesValue, Subject, asked_range, series_values
 from fairlead_api.series.store.figures import PostgresFigures
 from fairlead_api.series.store.series import PostgresSeries
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.series import Annotation, Annotations, Series
+
+
+class FigureReading:
+    """Answers are shared among those who ask for the same range within moments."""
+
+    def __init__(self, store: PostgresFigures, recent: Recent) -> None:
+        self._store = store
+        self._recent = recent
+
+    async def figures(self, subject: Subject, start: str, end: str, now: datetime) -> RangeFigures:
+        """The figures of what `start` to `end` covers. Raises InvalidInput naming the query field, NotFound."""
+        where = _covered(start, end, now)
+        return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
+
+    async def instance_figures(self, subject: Subject, start: str, end: str, now: datetime) -> InstanceFigures:
+        """Those of an instance. Raises InvalidInput naming the query field, NotFound."""
+        where = _covered(start, end, now)
+        return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
+
+
+def _covered(start: str, end: str, now: datetime) -> Covered:
+    begun, ended = asked_range(start, end, now)
+    if ended - begun > LONGEST:
+        raise InvalidInput("from", start, f"write a range of at most {LONGEST.days} days")
+    return covered(begun, ended, now)
+
 
 From = Annotated[str, Query(alias="from", max_length=60)]
 To = Annotated[str, Query(alias="to", max_length=60)]

@@ -10,8 +10,7 @@ from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.filters import SessionFilter
-from fairlead_api.sessions.store.lists import PostgresSessions
+from fairlead_api.sessions.store.lists import PostgresSessions, SessionFilter
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 

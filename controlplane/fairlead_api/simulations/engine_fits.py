@@ -1,54 +1,12 @@
-"""Use cases: which engine a pool is simulated by, and storing one that was fitted to its requests."""
+"""What a fitted engine must be for a pool to be simulated by it. Pure."""
 
-from dataclasses import fields, replace
-from datetime import datetime
+from dataclasses import fields
 from math import isfinite
-from typing import Protocol
 
 from fairlead.errors import InvalidInput
-from fairlead.tables import PoolKey
-from fairlead_api.infra.audit_chain import AuditDraft
-from fairlead_api.infra.callers import Caller
-from fairlead_client.resources.audit import AuditAction
-from fairlead_client.resources.engine_fits import MOST_POINTS, EngineFit, FitAccuracy, PoolEngine, ServedRequests
+from fairlead_client.resources.engine_fits import MOST_POINTS, EngineFit, FitAccuracy
 
 LONGEST_SOURCE = 400
-
-
-class EngineFitStore(Protocol):
-    """Fits in the database. All raise NotFound for a pool that does not live."""
-
-    async def engine(self, pool: PoolKey) -> PoolEngine: ...
-
-    async def store(self, pool: PoolKey, fit: EngineFit | None, draft: AuditDraft, now: datetime) -> PoolEngine:
-        """In place of the one before; None takes it away."""
-
-    async def served(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> ServedRequests:
-        """The newest so many requests of the window, oldest first."""
-
-
-class EngineFits:
-    """For people who operate pools; roles are settled before these are called."""
-
-    def __init__(self, store: EngineFitStore) -> None:
-        self._store = store
-
-    async def engine(self, pool: PoolKey) -> PoolEngine:
-        return await self._store.engine(pool)
-
-    async def store(self, pool: PoolKey, fit: EngineFit, caller: Caller, now: datetime) -> PoolEngine:
-        """Simulate the pool by this engine from now on. Raises InvalidInput."""
-        check_fit(fit)
-        errors = {"source": fit.source, "ttft_error": fit.ttft.mean_error, "tpot_error": fit.tpot.mean_error}
-        draft = replace(caller.draft(AuditAction.ENGINE_FITTED, str(pool)), after=errors)
-        return await self._store.store(pool, fit, draft, now)
-
-    async def forget(self, pool: PoolKey, caller: Caller, now: datetime) -> PoolEngine:
-        """Simulate the pool by a preset again."""
-        return await self._store.store(pool, None, caller.draft(AuditAction.ENGINE_FITTED, str(pool)), now)
-
-    async def served(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> ServedRequests:
-        return await self._store.served(pool, start, end, most)
 
 
 def check_fit(fit: EngineFit) -> None:

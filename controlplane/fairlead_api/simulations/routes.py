@@ -4,7 +4,7 @@ by, and the requests that one is fitted to.
 
 import secrets
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_time
 from fairlead_api.plans.plans import Plans
 from fairlead_api.plans.store.evidence import PostgresEvidence
-from fairlead_api.simulations.engine_fits import EngineFits
+from fairlead_api.simulations.engine_fits import check_fit
 from fairlead_api.simulations.expectations import Expectations
 from fairlead_api.simulations.processes import Simulating
 from fairlead_api.simulations.simulations import Simulations
@@ -31,6 +31,7 @@ from fairlead_api.simulations.store.engine_fits import PostgresEngineFits
 from fairlead_api.simulations.store.simulations import PostgresSimulations
 from fairlead_api.simulations.store.sizings import PostgresSizings
 from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.engine_fits import EngineFit, PoolEngine, ServedRequests
 from fairlead_client.resources.plans import NEEDED_ROLE, Plan, PlanKind
 from fairlead_client.resources.simulations import (
@@ -42,6 +43,31 @@ from fairlead_client.resources.simulations import (
     TraceRequest,
 )
 from fairlead_process.json_documents import decode_json
+
+
+class EngineFits:
+    """For people who operate pools; roles are settled before these are called."""
+
+    def __init__(self, store: PostgresEngineFits) -> None:
+        self._store = store
+
+    async def engine(self, pool: PoolKey) -> PoolEngine:
+        return await self._store.engine(pool)
+
+    async def store(self, pool: PoolKey, fit: EngineFit, caller: Caller, now: datetime) -> PoolEngine:
+        """Simulate the pool by this engine from now on. Raises InvalidInput."""
+        check_fit(fit)
+        errors = {"source": fit.source, "ttft_error": fit.ttft.mean_error, "tpot_error": fit.tpot.mean_error}
+        draft = replace(caller.draft(AuditAction.ENGINE_FITTED, str(pool)), after=errors)
+        return await self._store.store(pool, fit, draft, now)
+
+    async def forget(self, pool: PoolKey, caller: Caller, now: datetime) -> PoolEngine:
+        """Simulate the pool by a preset again."""
+        return await self._store.store(pool, None, caller.draft(AuditAction.ENGINE_FITTED, str(pool)), now)
+
+    async def served(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> ServedRequests:
+        return await self._store.served(pool, start, end, most)
+
 
 MOST_BYTES = 32 * 1024 * 1024
 """Of a request, its trace included."""

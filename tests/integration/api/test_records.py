@@ -20,9 +20,8 @@ from fairlead.reports.moves import MigrationRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead_api.http import listing
-from fairlead_api.infra.filters import SessionFilter
 from fairlead_api.infra.spans import Span
-from fairlead_api.sessions.store.lists import PostgresSessions
+from fairlead_api.sessions.store.lists import PostgresSessions, SessionFilter
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import SessionSummary

@@ -51,12 +51,13 @@ FROM instances WHERE pool_id = ANY(:pools) AND created_at < :end AND (gone_at IS
 
 
 class PostgresTrends:
-    """Implements `advice.asking.TrendReader`."""
+    """The source of trends."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def trends(self, where: Covered, step_seconds: int, now: datetime, sight: Sight = None) -> Trends:
+        """Of all living pools in sight from its start, in whole steps until its end is passed."""
         pools, start, end = tables.pools, where.start, min(where.end, now)
         steps = max(1, math.ceil((where.end - start).total_seconds() / step_seconds))
         counts: dict[int, list[list[int]]] = defaultdict(lambda: [[0] * steps for _ in _COUNTS])

@@ -1,7 +1,7 @@
 """Plans in Postgres, and as the public API lists them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -16,7 +16,6 @@ from fairlead_api.infra import audit_log
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.filters import PlanFilter
 from fairlead_api.infra.lists import Lists, between, narrowed
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
@@ -26,7 +25,19 @@ from fairlead_api.plans.objects import Target
 from fairlead_api.plans.stored_plans import StoredPlan
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import Plan, PlanState
+from fairlead_client.resources.plans import Plan, PlanKind, PlanState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFilter:
+    """Filter of plans; the range is of when they were made."""
+
+    pool: str | None = None
+    kind: PlanKind | None = None
+    created_by: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
 
 plans, pools = tables.plans, tables.pools
 _PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)

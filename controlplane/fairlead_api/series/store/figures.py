@@ -70,18 +70,20 @@ class _Sums:
 
 
 class PostgresFigures:
-    """Implements `series.reading.FigureStore`."""
+    """What was recorded."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def figures(self, subject: Subject, where: Covered, now: datetime) -> RangeFigures:
+        """Over these steps. Raises NotFound for a pool that does not live."""
         async with self._database.reading() as connection:
             pools = list(await pools_of(connection, subject))
             percentile = FLEET_PERCENTILE if subject.pool is None else slo_of(await living(connection, subject.pool)).percentile
             return (await read_figures(connection, pools, {}, where, now, percentile))[None]
 
     async def instance_figures(self, subject: Subject, where: Covered, now: datetime) -> InstanceFigures:
+        """Over these steps. Raises NotFound for a pool that does not live, and for an instance that it never had."""
         async with self._database.reading() as connection:
             (pool,) = await pools_of(connection, subject)
             await known_instance(connection, pool, subject)

@@ -2,7 +2,7 @@
 instance, ranked by the size of their context.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Select, func, select, tuple_
@@ -12,7 +12,6 @@ from fairlead.tables import PoolKey
 from fairlead_api.infra import paging
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.filters import SessionFilter
 from fairlead_api.infra.lists import Lists, narrowed, readable
 from fairlead_api.infra.paging import RowsWithin
 from fairlead_api.infra.records import read
@@ -21,6 +20,16 @@ from fairlead_api.tables import bindings, session_names, sessions
 from fairlead_client.resources.instances import HeldSession, SessionsHeld
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """`q` is any part of a session's name."""
+
+    pool: str | None = None
+    instance: str | None = None
+    q: str | None = None
+
 
 TOP = 10
 

@@ -22,7 +22,7 @@ fits, requests = tables.engine_fits, tables.recorded_requests
 
 
 class PostgresEngineFits:
-    """Implements `simulations.engine_fits.EngineFitStore`."""
+    """Fits in the database. All raise NotFound for a pool that does not live."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -32,6 +32,8 @@ class PostgresEngineFits:
             return await _engine(connection, pool)
 
     async def store(self, pool: PoolKey, fit: EngineFit | None, draft: AuditDraft, now: datetime) -> PoolEngine:
+        """In place of the one before; None takes it away."""
+
         async def work(connection: AsyncConnection) -> PoolEngine:
             row = await pool_row(connection, pool)
             if fit is None:
@@ -46,6 +48,7 @@ class PostgresEngineFits:
         return await self._database.writing(work)
 
     async def served(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> ServedRequests:
+        """The newest so many requests of the window, oldest first."""
         c = requests.c
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
