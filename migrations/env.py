@@ -14,9 +14,8 @@ from sqlalchemy import create_engine, pool, text
 
 from fairlead_api.infra.partitions import is_partition
 from fairlead_api.infra.upgrading import LOCK_SECONDS
-from fairlead_api.retired import RETIRED
 from fairlead_api.settings import DatabaseSettings
-from fairlead_api.tables import metadata
+from fairlead_api.tables import RETIRED, metadata
 from fairlead_process.environment import read
 from fairlead_process.starting import one_line_errors
 

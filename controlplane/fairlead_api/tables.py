@@ -71,3 +71,10 @@ PARTITIONED = {
     "slo_samples": "second",
 }
 """Tables partitioned by UTC day, with the column that decides the day."""
+
+RETIRED: "frozenset[tuple[str, str]]" = frozenset()
+"""Columns (table and column) that this version neither reads nor writes, while the one before still does.
+
+Such a column is in the database and in no table here, so that no statement names it. It must be nullable or have a
+default, as new rows say nothing of it. A migration of a later release drops it, marked `contract`; then its line goes.
+"""

@@ -13,11 +13,11 @@ from fairlead.errors import InvalidInput
 from fairlead_api.access.cluster_rights import FRESH, ClusterRights, ClusterUser
 from fairlead_api.access.credentials import AccessStore
 from fairlead_api.access.limits import Allowances, DenialBudgets, with_count
-from fairlead_api.given_roles import NAMESPACE, OIDC, GivenRoles
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.callers import Bootstrap, Caller, digest
 from fairlead_api.infra.errors import Denied, NotAuthenticated, StoreUnavailable
 from fairlead_api.infra.sharing import Shared
+from fairlead_api.oidc_settings import NAMESPACE, OIDC, GivenRoles
 from fairlead_client.resources.access import PEOPLE, RISING, AccessRole, Identity, Rights
 from fairlead_client.resources.audit import AuditAction, AuditResult
 

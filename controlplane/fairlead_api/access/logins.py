@@ -10,10 +10,10 @@ from fairlead.errors import InvalidInput
 from fairlead_api.access.access import BOOTSTRAP, Access
 from fairlead_api.access.credentials import ABSOLUTE, ID_DIGITS, AccessStore, Held
 from fairlead_api.access.limits import Allowances, DenialBudgets, with_count
-from fairlead_api.given_roles import OIDC
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.callers import Caller, Login, digest
 from fairlead_api.infra.errors import Denied, NotAuthenticated, NotFound
+from fairlead_api.oidc_settings import OIDC
 from fairlead_client.resources.access import (
     PEOPLE,
     RISING,

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Response
 
-from fairlead_api.http.answers import answer
+from fairlead_api.http.answers import BoundedStream, answer
 from fairlead_api.http.bodies import described_answer
 from fairlead_api.http.files import Fields, attachment, cell, line, named
-from fairlead_api.http.streaming import BoundedStream
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 

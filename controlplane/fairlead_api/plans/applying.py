@@ -12,11 +12,10 @@ from fairlead.tables import PoolKey
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
-from fairlead_api.plans.conflicts import changes_meanwhile
 from fairlead_api.plans.deletions import create, delete
 from fairlead_api.plans.merge_patches import holds, inverse, merged
 from fairlead_api.plans.objects import ClusterGateway, ClusterObject, TargetKind
-from fairlead_api.plans.stored_plans import UNDO, PlanStore, StoredPlan
+from fairlead_api.plans.stored_plans import UNDO, PlanStore, StoredPlan, changes_meanwhile
 from fairlead_api.pools.diffs import diff
 from fairlead_client.resources.plans import PlanKind, PlanState
 from fairlead_client.resources.problems import PlanConflict

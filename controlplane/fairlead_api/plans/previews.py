@@ -13,7 +13,6 @@ from fairlead.tables import PoolKey
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict
 from fairlead_api.infra.object_marks import owner_of
-from fairlead_api.plans.conflicts import seen_of
 from fairlead_api.plans.deletions import Existence, absent, creation, creation_effect, deletion
 from fairlead_api.plans.effects import Effects, question_of
 from fairlead_api.plans.engine_changes import ENGINES
@@ -21,7 +20,7 @@ from fairlead_api.plans.evidence import EvidenceReader
 from fairlead_api.plans.merge_patches import inverse, merged
 from fairlead_api.plans.objects import ClusterGateway, ClusterObject, Target, TargetKind
 from fairlead_api.plans.schedule_changes import is_for_admins
-from fairlead_api.plans.stored_plans import LIFE, Expected, Expecting, PlanStore, StoredPlan
+from fairlead_api.plans.stored_plans import LIFE, Expected, Expecting, PlanStore, StoredPlan, seen_of
 from fairlead_api.pools.diffs import diff
 from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_client.resources.audit import AuditAction

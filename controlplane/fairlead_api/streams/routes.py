@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fairlead_api.access.guards import Guard, understood
 from fairlead_api.decisions.routes import decisions_of
 from fairlead_api.features import Feature, Infra
-from fairlead_api.http.streaming import BoundedStream, while_known
+from fairlead_api.http.answers import BoundedStream, while_known
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.notices import CredentialsRevoked, Notice, PoolDeleted, TableChanged
 from fairlead_api.moves.routes import stores_of

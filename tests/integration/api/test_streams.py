@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.http import streaming
-from fairlead_api.http.streaming import BoundedStream
+from fairlead_api.http import answers as streaming
+from fairlead_api.http.answers import BoundedStream
 from fairlead_api.streams import live, topics
 from fairlead_api.streams.live import Snapshot
 from fairlead_client.client import ControlApi

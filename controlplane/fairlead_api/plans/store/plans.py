@@ -20,9 +20,8 @@ from fairlead_api.infra.lists import Lists, between, narrowed
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
-from fairlead_api.plans.conflicts import SpecChange
 from fairlead_api.plans.objects import Target
-from fairlead_api.plans.stored_plans import StoredPlan
+from fairlead_api.plans.stored_plans import SpecChange, StoredPlan
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plans import Plan, PlanKind, PlanState
