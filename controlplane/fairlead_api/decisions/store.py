@@ -23,9 +23,10 @@ from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound, NotSampled
-from fairlead_api.infra.lists import Lists, between, living, narrowed
+from fairlead_api.infra.lists import Lists, between, narrowed
 from fairlead_api.infra.notices import KeptSessionsChanged
 from fairlead_api.infra.paging import Test
+from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.tables import decisions
@@ -102,7 +103,7 @@ class PostgresDecisions:
     async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
         """How many of so many decisions of a pool had each reason. Raises NotFound."""
         async with self._lists.database.reading() as connection:
-            of_pool = decisions.c.pool_id == (await living(connection, pool)).id
+            of_pool = decisions.c.pool_id == (await pool_row(connection, pool)).id
             rows = await connection.execute(select(decisions.c.reason).where(of_pool).order_by(decisions.c.at.desc()).limit(newest))
             counted = Counter(reason for (reason,) in rows if reason in _REASONS)
         return DecisionReasons(
@@ -150,7 +151,7 @@ class PostgresKeptSessions:
     async def kept(self, pool: PoolKey, now: datetime) -> list[KeptSession]:
         """Those whose time is not over. Raises NotFound for the pool."""
         async with self._database.reading() as connection:
-            of_pool = kept.c.pool_id == (await living(connection, pool)).id
+            of_pool = kept.c.pool_id == (await pool_row(connection, pool)).id
             rows = await connection.execute(select(kept).where(of_pool, kept.c.until > now).order_by(kept.c.until, kept.c.session))
             return [read(KeptSession, row) for row in rows]
 
@@ -193,7 +194,7 @@ class PostgresKeptSessions:
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
     """The id of the pool, which no other call keeps sessions of until this one is done. Raises NotFound."""
-    number: int = (await living(connection, pool)).id
+    number: int = (await pool_row(connection, pool)).id
     pools = tables.pools
     await connection.execute(select(pools.c.id).where(pools.c.id == number).with_for_update(key_share=True))
     return number

@@ -1,4 +1,4 @@
-"""Errors by which a use case refuses; `problems.py` turns each into an RFC 9457 document.
+"""Errors by which a use case refuses; `http.problems` turns each into an RFC 9457 document.
 
 ServiceError
 ├── NotFound              the named object does not exist

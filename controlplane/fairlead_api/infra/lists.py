@@ -17,7 +17,6 @@ from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.paging import Test, page
 from fairlead_api.infra.pool_rows import PoolNames
 from fairlead_api.infra.spans import Sight, Span
-from fairlead_api.tables import pools
 from fairlead_client.resources.pages import Page
 
 logger = logging.getLogger(__name__)
@@ -102,15 +101,6 @@ class Lists:
     async def _built(self, connection: AsyncConnection, rows: Sequence[Any], build: Build[Item]) -> list[tuple[Any, Item]]:
         known = await self._pools.names(connection, [row.pool_id for row in rows])
         return readable(rows, lambda row: build(row, known[row.pool_id]))
-
-
-async def living(connection: AsyncConnection, pool: PoolKey) -> Any:
-    """The row of a pool that lives; raises NotFound."""
-    query = select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None))
-    row = (await connection.execute(query)).one_or_none()
-    if row is None:
-        raise NotFound("pool", str(pool))
-    return row
 
 
 def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[Any, Item]]:

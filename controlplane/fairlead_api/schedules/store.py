@@ -21,9 +21,10 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.lists import Lists, between, living, narrowed
+from fairlead_api.infra.lists import Lists, between, narrowed
 from fairlead_api.infra.object_marks import owner_of
 from fairlead_api.infra.paging import decode_cursor, encode_cursor
+from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.schedules.outlooks import in_force_at, schedule_detail, schedule_item, spec_of
@@ -144,7 +145,7 @@ class PostgresSchedules:
 
     async def schedule(self, pool: PoolKey, name: str, start: datetime, now: datetime) -> ScheduleDetail:
         async with self._lists.database.reading() as connection:
-            row = await living(connection, pool)
+            row = await pool_row(connection, pool)
         spec = spec_of(row.spec_in_force)
         known = spec.scaling.schedules if spec is not None else ()
         for schedule in known:
@@ -156,7 +157,7 @@ class PostgresSchedules:
 
     async def in_force(self, pool: PoolKey, at: datetime) -> InForceAt:
         async with self._lists.database.reading() as connection:
-            row = await living(connection, pool)
+            row = await pool_row(connection, pool)
         spec = spec_of(row.spec_in_force)
         if spec is None:
             raise NotFound("usable spec of pool", str(pool))

@@ -14,8 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.latency_cells import WIDTH, added, quantile
 from fairlead.range_steps import Covered
 from fairlead_api.infra.database import Database
-from fairlead_api.infra.lists import living
-from fairlead_api.infra.pool_rows import slo_of
+from fairlead_api.infra.pool_rows import pool_row, slo_of
 from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.moves.store import COLUMNS as MOVE_COUNTS
 from fairlead_api.moves.store import within as moves_within
@@ -79,7 +78,7 @@ class PostgresFigures:
         """Over these steps. Raises NotFound for a pool that does not live."""
         async with self._database.reading() as connection:
             pools = list(await pools_of(connection, subject))
-            percentile = FLEET_PERCENTILE if subject.pool is None else slo_of(await living(connection, subject.pool)).percentile
+            percentile = FLEET_PERCENTILE if subject.pool is None else slo_of(await pool_row(connection, subject.pool)).percentile
             return (await read_figures(connection, pools, {}, where, now, percentile))[None]
 
     async def instance_figures(self, subject: Subject, where: Covered, now: datetime) -> InstanceFigures:

@@ -15,7 +15,7 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.lists import living
+from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.moves.store import within as moves_within
 from fairlead_api.series.grids import Steps
 from fairlead_api.series.reading import LOADS, OF_INSTANCES, Changes, Subject
@@ -127,30 +127,30 @@ class PostgresSeries:
 
     async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
         async with self._database.reading() as connection:
-            return await read_serving(connection, await living(connection, pool), since)
+            return await read_serving(connection, await pool_row(connection, pool), since)
 
     async def wanted(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
         async with self._database.reading() as connection:
-            return await read_wanted(connection, (await living(connection, pool)).id, since)
+            return await read_wanted(connection, (await pool_row(connection, pool)).id, since)
 
     async def goals(self, pool: PoolKey, kind: str, since: datetime) -> Changes:
         async with self._database.reading() as connection:
-            return await read_goals(connection, (await living(connection, pool)).id, kind, since)
+            return await read_goals(connection, (await pool_row(connection, pool)).id, kind, since)
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
         slo = tables.slo_configs.c
         async with self._database.reading() as connection:
-            row = await living(connection, pool)
+            row = await pool_row(connection, pool)
             found = await connection.execute(select(slo.version, slo.percentile).where(slo.pool_id == row.id))
             return {row.version: row.percentile for row in found}
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
         async with self._database.reading() as connection:
-            return await read_decisions(connection, (await living(connection, pool)).id, where)
+            return await read_decisions(connection, (await pool_row(connection, pool)).id, where)
 
     async def models(self, pool: PoolKey, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
         async with self._database.reading() as connection:
-            return await read_models(connection, (await living(connection, pool)).id, where, kind)
+            return await read_models(connection, (await pool_row(connection, pool)).id, where, kind)
 
     async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
         async with self._database.reading() as connection:
@@ -184,7 +184,7 @@ async def known_instance(connection: AsyncConnection, pool: int, subject: Subjec
 async def pools_of(connection: AsyncConnection, subject: Subject) -> dict[int, str]:
     """Names by id: of one that lives, or of all in sight there ever were, since their past is part of the fleet's."""
     if subject.pool is not None:
-        return {int((await living(connection, subject.pool)).id): str(subject.pool)}
+        return {int((await pool_row(connection, subject.pool)).id): str(subject.pool)}
     pools = tables.pools.c
     query = select(pools.id, pools.namespace, pools.name)
     if subject.sight is not None:
