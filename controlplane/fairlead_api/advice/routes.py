@@ -28,8 +28,6 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
 
 MOST_STEPS = 40
-
-
 LONGEST = timedelta(days=90)
 
 

@@ -1,4 +1,4 @@
-"""Who changed what: people told from the system in the audit log, whose entries somebody may read, and events of the
+"""Who changed what: people and the system in the audit log, whose entries somebody may read, and events of the
 Kubernetes API's own audit log (audit.k8s.io/v1) as changes of pools. Pure.
 """
 

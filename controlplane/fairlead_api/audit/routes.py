@@ -128,7 +128,7 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """The audit log, and what the Kubernetes API's own tells."""
+    """The audit log, and the webhook of the Kubernetes API's own."""
     return Feature(
         routes=(
             cluster_audit_routes(guard, PostgresClusterChanges(infra.control), infra.clock),

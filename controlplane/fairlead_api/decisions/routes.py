@@ -32,7 +32,7 @@ LONGEST_SESSION = 500
 
 
 class Keeping:
-    """Keeps all decisions of a session for some minutes: bounded in number and time, audited, told to routers."""
+    """Keeps all decisions of a session for some minutes: bounded in number and time, audited, sent to routers."""
 
     def __init__(self, store: PostgresKeptSessions) -> None:
         self._store = store
