@@ -18,8 +18,8 @@ from benchmarks.command_line import a_file, above_zero, count
 from benchmarks.what_if import SECONDS, recorded_rows
 
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead_api.services.simulations.expected_figures import Recorded, Trialled, figures_of
-from fairlead_api.services.simulations.plan_changes import RATES, SEEDS
+from fairlead_api.simulations.expected_figures import Recorded, Trialled, figures_of
+from fairlead_api.simulations.plan_changes import RATES, SEEDS
 from fairlead_client.resources.expectations import Quantity
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 from fairlead_client.simulation_jobs import JobLine, JobRun, PoolChange, RunFigures, SimulatedTarget, SimulationJob

@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 from sqlalchemy import create_engine, make_url, text
 
-from fairlead_api.store.history.heatmap_columns import MAKE
-from fairlead_api.store.history.move_rollups import AT_ONCE, TAKE, computing
+from fairlead_api.loads.store.heatmap_columns import MAKE
+from fairlead_api.moves.store import AT_ONCE, TAKE, computing
 from fairlead_client.resources.heatmaps import METRICS
 
 

@@ -31,7 +31,7 @@ import psycopg
 from benchmarks.command_line import count, end_everything_when_ended
 from benchmarks.history_rows import MILLION, Size, fill
 
-from fairlead_api.store.upgrading import upgrade
+from fairlead_api.infra.upgrading import upgrade
 
 ROOT = Path(__file__).resolve().parents[1]
 SECRET = "a-secret-for-measuring"

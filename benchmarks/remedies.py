@@ -24,9 +24,9 @@ from benchmarks.command_line import count
 
 from fairlead.instances import Role
 from fairlead.scaling.remedies import Confirmed, Simulated, enough_instances, enough_time, reach_of
-from fairlead_api.services.simulations.expectations import LEAST_SECONDS
-from fairlead_api.services.simulations.expected_figures import Recorded, Trialled
-from fairlead_api.services.simulations.sizing import AS_IT_IS, Asked, first_runs, further_runs, simulated
+from fairlead_api.simulations.expectations import LEAST_SECONDS
+from fairlead_api.simulations.expected_figures import Recorded, Trialled
+from fairlead_api.simulations.sizing import AS_IT_IS, Asked, first_runs, further_runs, simulated
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 from fairlead_client.simulation_jobs import JobLine, JobRun, PoolChange, RunFigures, SimulatedTarget, SimulationJob
 from fairlead_simulator.traces.rows import TraceRow

@@ -21,9 +21,8 @@ from pathlib import Path
 from benchmarks.command_line import a_file, above_zero, count
 
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead_api.services.simulations.results import runs_of
-from fairlead_api.services.simulations.running import Claimed, Traffic
-from fairlead_api.simulating import Simulating
+from fairlead_api.simulations.processes import Simulating
+from fairlead_api.simulations.running import Claimed, Traffic, runs_of
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, SimulationResult, TraceRequest
 from fairlead_client.simulation_jobs import RunFigures, SimulatedTarget, SimulationJob
 from fairlead_host.app import SIMULATOR

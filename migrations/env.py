@@ -12,11 +12,10 @@ from typing import Any
 from alembic import context
 from sqlalchemy import create_engine, pool, text
 
+from fairlead_api.infra.partitions import is_partition
+from fairlead_api.infra.upgrading import LOCK_SECONDS
 from fairlead_api.settings import DatabaseSettings
-from fairlead_api.store.partitions import is_partition
-from fairlead_api.store.tables import metadata
-from fairlead_api.store.tables.retired import RETIRED
-from fairlead_api.store.upgrading import LOCK_SECONDS
+from fairlead_api.tables import RETIRED, metadata
 from fairlead_process.environment import read
 from fairlead_process.starting import one_line_errors
 

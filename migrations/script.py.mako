@@ -3,8 +3,8 @@
 Revision: ${up_revision}
 Revises: ${down_revision or 'nothing' | comma,n}
 
-One idea; the release before works on with what this makes (docs/development.md, "Change the database"). Indexes of
-tables that grow: fairlead_api.store.index_building; their rows: fairlead_api.store.backfilling.
+One idea; the release before works on with what this makes (docs/development.md, "Change the database"). Indexes and
+rows of tables that grow: fairlead_api.infra.online_changes.
 """
 
 import sqlalchemy as sa

@@ -22,7 +22,7 @@ from benchmarks.crashes import __doc__ as package_doc
 from benchmarks.crashes.facts import INSTANCES, POOL, Sent, missing_or_doubled, rolled_up
 from benchmarks.crashes.planning import Planning, half_applied
 
-from fairlead_api.store.upgrading import upgrade
+from fairlead_api.infra.upgrading import upgrade
 from fairlead_client.client import ControlApi
 from fairlead_client.internal import SystemApi
 from fairlead_testing.builders.record_facts import contradictions

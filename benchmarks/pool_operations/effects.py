@@ -13,7 +13,7 @@ import msgspec
 from benchmarks.pool_operations.loaded_pools import LoadedPool, NeverCame, begin_loads, pool_manifest
 from benchmarks.pool_operations.work import Work, trace_rows, work_for
 
-from fairlead_api.services.simulations.expected_figures import FEW_SESSIONS, alike
+from fairlead_api.simulations.expected_figures import FEW_SESSIONS, alike
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation, Quantity
 from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
 from fairlead_simulator.traces.rows import write_trace

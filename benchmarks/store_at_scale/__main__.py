@@ -27,10 +27,10 @@ from benchmarks.store_at_scale.questions import POOL, Question, questions
 from benchmarks.store_at_scale.targets import Line, say
 
 from fairlead.tables import PoolKey
-from fairlead_api.store.database import READS, Database
-from fairlead_api.store.history.sessions import PostgresSessions
-from fairlead_api.store.pulse import Pulse
-from fairlead_api.store.upgrading import upgrade
+from fairlead_api.infra.database import READS, Database
+from fairlead_api.infra.pulse import Pulse
+from fairlead_api.infra.upgrading import upgrade
+from fairlead_api.sessions.store.lists import PostgresSessions
 from fairlead_testing.running.api import SECRETS
 from fairlead_testing.running.postgres import PostgresProcess, plain, with_database
 

@@ -13,7 +13,7 @@ from benchmarks.api_processes import ApiProcess
 from benchmarks.history_rows import Size, fill, fill_columns, fill_loads
 from benchmarks.web_budgets.budgets import say
 
-from fairlead_api.store.upgrading import upgrade
+from fairlead_api.infra.upgrading import upgrade
 from fairlead_testing.running.postgres import FAST, PostgresProcess, place_of_servers, plain, with_database
 
 INSTANCES = 512

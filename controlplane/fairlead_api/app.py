@@ -1,137 +1,46 @@
-"""Wiring of the control API: settings in, an ASGI app out. The only place that joins routes, services and store."""
+"""Wiring of the control API: settings in, an ASGI app out. A list of its subjects, which build themselves."""
 
-import asyncio
-import contextlib
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import datetime
 from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from fairlead.routing.knowledge.rings import key_shares
-from fairlead_api import problems
-from fairlead_api.cluster import KubernetesCluster
-from fairlead_api.documenting import openapi
-from fairlead_api.identifying import Identify
-from fairlead_api.jobs import scheduled
-from fairlead_api.oidc_settings import OidcSettings
-from fairlead_api.reviews import KubernetesReviews
-from fairlead_api.routes.access import access_routes
-from fairlead_api.routes.advice import advice_routes
-from fairlead_api.routes.audit import audit_routes
-from fairlead_api.routes.cluster_audit import cluster_audit_routes
-from fairlead_api.routes.decisions import decision_routes
-from fairlead_api.routes.engine_fits import engine_fit_routes
-from fairlead_api.routes.gateway_keys import gateway_key_routes
-from fairlead_api.routes.guards import Guard
-from fairlead_api.routes.health import health_routes
-from fairlead_api.routes.internal import internal_routes
-from fairlead_api.routes.kept_sessions import kept_session_routes
-from fairlead_api.routes.live import live_routes
-from fairlead_api.routes.moves import move_routes
-from fairlead_api.routes.parameters import closed
-from fairlead_api.routes.plans import plan_routes
-from fairlead_api.routes.pools import pool_routes
-from fairlead_api.routes.predictors import predictor_routes
-from fairlead_api.routes.rejections import rejection_routes
-from fairlead_api.routes.rings import ring_routes
-from fairlead_api.routes.rollouts import rollout_routes
-from fairlead_api.routes.scaling import scaling_routes
-from fairlead_api.routes.schedules import schedule_routes
-from fairlead_api.routes.search import search_routes
-from fairlead_api.routes.series import series_routes
-from fairlead_api.routes.sessions import session_routes
-from fairlead_api.routes.simulations import simulation_routes
-from fairlead_api.routes.slo import slo_routes
-from fairlead_api.services.access.access import Access
-from fairlead_api.services.access.callers import Bootstrap, digest
-from fairlead_api.services.access.cluster_rights import ClusterRights
-from fairlead_api.services.access.gateway_keys import GatewayKeys
-from fairlead_api.services.access.logins import IdentityProvider, Logins
-from fairlead_api.services.access.tokens import Tokens
-from fairlead_api.services.advice.asking import Advising
-from fairlead_api.services.advice.sizing import Sizing
-from fairlead_api.services.advice.trends import TrendReading
-from fairlead_api.services.history.figure_reading import FigureReading
-from fairlead_api.services.history.heatmap_reading import HeatmapReading
-from fairlead_api.services.history.heatmaps import Kept
-from fairlead_api.services.history.load_explaining import LoadExplaining
-from fairlead_api.services.history.series_reading import SeriesReading
-from fairlead_api.services.history.slo_reading import SloReading
-from fairlead_api.services.kept_sessions import KeptSessions
-from fairlead_api.services.plans.objects import ClusterGateway
-from fairlead_api.services.plans.planned_objects import PlannedObjects
-from fairlead_api.services.plans.plans import Plans
-from fairlead_api.services.pools.mirroring import PoolMirroring
-from fairlead_api.services.reports.ingestion import Ingestion
-from fairlead_api.services.reports.plausibility import Ages
-from fairlead_api.services.sharing import Recent, Shared
-from fairlead_api.services.simulations.engine_fits import EngineFits
-from fairlead_api.services.simulations.expectations import Expectations
-from fairlead_api.services.simulations.simulations import Simulations
-from fairlead_api.services.streams.live import Live
-from fairlead_api.services.streams.notices import CredentialsRevoked, Notice, PoolDeleted, TableChanged
-from fairlead_api.services.streams.tables import TableStream
-from fairlead_api.services.streams.topics import topics
-from fairlead_api.services.upkeep import Keep, Upkeep
-from fairlead_api.settings import Retention, Settings
-from fairlead_api.simulating import Simulating
-from fairlead_api.stale import StaleReads
-from fairlead_api.store import tables
-from fairlead_api.store.access import PostgresAccess
-from fairlead_api.store.advice.situations import PostgresSituations
-from fairlead_api.store.advice.trends import PostgresTrends
-from fairlead_api.store.audit import PostgresAudit
-from fairlead_api.store.database import CONTROL, READS, REPORTS, UPKEEP, Database
-from fairlead_api.store.engine_fits import PostgresEngineFits
-from fairlead_api.store.figures import PostgresFigures
-from fairlead_api.store.gateway_keys import PostgresGatewayKeys
-from fairlead_api.store.history.audit import PostgresAuditLog
-from fairlead_api.store.history.decisions import PostgresDecisions
-from fairlead_api.store.history.load_windows import PostgresLoadWindows
-from fairlead_api.store.history.loads import PostgresLoads
-from fairlead_api.store.history.moves import PostgresMoves
-from fairlead_api.store.history.plans import PostgresPlanList
-from fairlead_api.store.history.rejections import PostgresRejections
-from fairlead_api.store.history.scaling import PostgresScaling
-from fairlead_api.store.history.schedules import PostgresSchedules
-from fairlead_api.store.history.search import PostgresSearch
-from fairlead_api.store.history.series import PostgresSeries
-from fairlead_api.store.history.sessions import PostgresSessions
-from fairlead_api.store.kept_sessions import PostgresKeptSessions
-from fairlead_api.store.notifying import listen
-from fairlead_api.store.partitions import Partitions
-from fairlead_api.store.plans.evidence import PostgresEvidence
-from fairlead_api.store.plans.plans import PostgresPlans
-from fairlead_api.store.plans.session_homes import PostgresSessionHomes
-from fairlead_api.store.pools.attributing import PostgresClusterChanges
-from fairlead_api.store.pools.history import PostgresPoolHistory
-from fairlead_api.store.pools.last_minutes import LastMinutes
-from fairlead_api.store.pools.mirror import PostgresPools
-from fairlead_api.store.pools.predictors import PostgresPredictors
-from fairlead_api.store.pools.reads import PostgresPoolReads
-from fairlead_api.store.pools.rings import PostgresRings
-from fairlead_api.store.pools.slo import PostgresSlo
-from fairlead_api.store.pulse import Pulse
-from fairlead_api.store.reports.reports import PostgresReports
-from fairlead_api.store.simulations import PostgresSimulations
-from fairlead_api.store.sizings import PostgresSizings
-from fairlead_api.store.streams import PostgresStream
-from fairlead_api.store.suspended_copies import keep_ending_suspended_copies
-from fairlead_api.store.upgrading import upgrade
-from fairlead_api.store.upkeep.retention import SWEEPS
-from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
-from fairlead_api.strict_bodies import StrictBodies
-from fairlead_api.tagging import Tagging
-from fairlead_api.telemetry import Instrument, Telemetry
-from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.moves import Migration, ReRoute
+from fairlead_api.access import routes as access
+from fairlead_api.access.guards import Guard, Identify
+from fairlead_api.advice import routes as advice
+from fairlead_api.audit import routes as audit
+from fairlead_api.decisions import routes as decisions
+from fairlead_api.features import infra_of, running
+from fairlead_api.http import problems
+from fairlead_api.http.documenting import openapi
+from fairlead_api.http.stale import StaleReads
+from fairlead_api.http.strictness import StrictBodies, closed
+from fairlead_api.http.tags import Tagging
+from fairlead_api.http.telemetry import Instrument
+from fairlead_api.loads import routes as loads
+from fairlead_api.moves import routes as moves
+from fairlead_api.plans import routes as plans
+from fairlead_api.plans.cluster import KubernetesCluster
+from fairlead_api.plans.objects import ClusterGateway
+from fairlead_api.pools import routes as pools
+from fairlead_api.rejections import routes as rejections
+from fairlead_api.reports import routes as reports
+from fairlead_api.scaling import routes as scaling
+from fairlead_api.schedules import routes as schedules
+from fairlead_api.search import routes as search
+from fairlead_api.series import routes as series
+from fairlead_api.sessions import routes as sessions
+from fairlead_api.settings import Settings
+from fairlead_api.simulations import routes as simulations
+from fairlead_api.slo import routes as slo
+from fairlead_api.streams import routes as streams
+from fairlead_api.upkeep import routes as upkeep
 from fairlead_process.clock import utc_now
-from fairlead_process.policies import installed_policies
-from fairlead_process.tasks import Tasks
+
+PLAIN = (advice, audit, decisions, loads, moves, pools, rejections, reports, scaling, schedules, search, series, sessions, slo, streams)
+"""Subjects that need nothing of another to be built."""
 
 
 def create_api(
@@ -146,127 +55,28 @@ def create_api(
     times as long as usual before it counts as busy or away. `simulator` is the command of a process that simulates
     jobs (`fairlead_client.simulation_jobs`); without it nothing is simulated.
     """
-    telemetry = Telemetry()
-    pulse = Pulse(settings.database_url, patience)
-    reads, reports, control, background = (
-        Database(settings.database_url, share.patient(patience), pulse) for share in (READS, REPORTS, CONTROL, UPKEEP)
+    infra, kubernetes = infra_of(settings, clock, patience, simulator), KubernetesCluster(settings.kubeconfig)
+    callers = access.access_of(infra, kubernetes)
+    guard, expected = Guard(callers, clock), simulations.expectations_of(infra)
+    objects = cluster or kubernetes
+    planned = plans.plans_of(infra, objects, expected)
+    care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
+    features = (
+        upkeep.feature(infra, guard, lambda: openapi(app), care, sizing),
+        access.feature(infra, guard, callers),
+        plans.feature(infra, guard, objects, planned, expected),
+        simulations.feature(infra, guard, planned),
+        *(subject.feature(infra, guard) for subject in PLAIN),
     )
-    partitions = Partitions(background)
-    streams = PostgresStream(control)
-    stream = TableStream(streams, heartbeat_seconds=settings.heartbeat_seconds)
-    telemetry.subscribers.set_function(lambda: stream.subscribers)
-    bootstrap = tuple(
-        Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens
-    )
-    new_secret = partial(secrets.token_urlsafe, 32)
-    kubernetes = KubernetesCluster(settings.kubeconfig)
-    stored_access = PostgresAccess(control)
-    access = Access(
-        stored_access,
-        bootstrap,
-        open_to_all=settings.auth_mode == "none",
-        requests_per_second=settings.requests_per_second,
-        cluster=ClusterRights(KubernetesReviews(kubernetes, settings.kubernetes_audience), stored_access.namespaces)
-        if settings.auth_mode == "kubernetes"
-        else None,
-        given=settings.oidc.given if settings.auth_mode == "oidc" else None,
-    )
-    logins = Logins(stored_access, access, new_secret, _identity_provider(settings.oidc) if settings.auth_mode == "oidc" else None)
-    guard = Guard(access, clock)
-    mirroring = PoolMirroring(PostgresPools(control), key_shares)
-    audit = PostgresAudit(reads)
-    recent = Recent(4 * settings.share_seconds, 20 * settings.share_seconds)
-    of_hours = Recent(30 * settings.share_seconds, 120 * settings.share_seconds)
-    present = Shared(settings.share_seconds)
-    pool_reads = PostgresPoolReads(reads, present, LastMinutes(reads, recent))
-    migrations = PostgresMoves(reads, tables.migrations, Migration, "migration", "session")
-    reroutes = PostgresMoves(reads, tables.reroutes, ReRoute, "re-route", "request")
-    policies = installed_policies()
-    kept = Kept(seconds=timedelta(days=settings.retention.load_samples_days), tens=timedelta(days=settings.retention.rollups_10s_days))
-    decisions, rejections = PostgresDecisions(reads, policies, settings.retention.decisions_days), PostgresRejections(reads, kept, clock)
-    heatmaps = HeatmapReading(PostgresLoads(reads), kept)
-    slo, sessions = PostgresSlo(reads), PostgresSessions(reads)
-    planned = PlannedObjects(cluster or kubernetes, PostgresSessionHomes(control, clock))
-    simulates = settings.simulation_processes > 0 and bool(simulator)
-    evidence, new_id = PostgresEvidence(reads), partial(secrets.token_hex, 8)
-    expectations = Expectations(PostgresSizings(control), evidence, new_id, enabled=simulates)
-    plans = Plans(PostgresPlans(control), evidence, planned, policies, new_id, expectations)
-    simulations = Simulations(PostgresSimulations(control), plans, policies, new_id, enabled=simulates)
-    simulating = Simulating(PostgresSimulations(background), secrets.token_hex(8), settings.simulation_processes, simulator)
-    upkeep = Upkeep(PostgresUpkeep(background, partitions), PostgresLoads(background), keep(settings.retention), plans.close_left_open)
-    sizing = Sizing(PostgresSituations(background), PostgresSizings(background), new_id, enabled=simulates)
-    live = Live(topics(pool_reads, migrations, reroutes, decisions, rejections), clock)
-    telemetry.live.set_function(lambda: live.streams)
-    ingestion = Ingestion(PostgresReports(reports, partitions), report_ages(settings.retention))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if settings.migrate:
-            await asyncio.to_thread(upgrade, settings.database_url)
-        async with contextlib.AsyncExitStack() as stack:
-            for database in (reads, reports, control, background):
-                stack.push_async_callback(database.close)
-            tasks = await stack.enter_async_context(Tasks())
-            tasks.start("database pulse", pulse.run)
-            tasks.start("suspended copies", partial(keep_ending_suspended_copies, background, REPORTS.patient(patience).idle_seconds))
-            for figures in (recent, of_hours):
-                stack.push_async_callback(figures.close)
-            stack.push_async_callback(kubernetes.close)
-            listening = asyncio.Event()
+        try:
+            async with running(infra, features):
+                yield
+        finally:
+            await kubernetes.close()
 
-            async def noticed(notice: Notice) -> None:
-                if isinstance(notice, CredentialsRevoked):
-                    access.forget_seen()
-                else:
-                    if isinstance(notice, TableChanged | PoolDeleted):
-                        present.forget()
-                        live.look_again(notice.pool)
-                    await stream.on_notice(notice)
-
-            def connected() -> None:
-                access.forget_seen()
-                stream.on_gap()
-                listening.set()
-
-            tasks.start("notices", partial(listen, settings.database_url, pulse, noticed, connected))
-            tasks.start("shares of routers", stream.tell_others_forever)
-            with contextlib.suppress(TimeoutError):  # without a database the API starts all the same and answers 503
-                await asyncio.wait_for(listening.wait(), 3)
-            if simulates:
-                tasks.start("simulations", simulating.run)
-            if settings.background:
-                await stack.enter_async_context(scheduled(upkeep, sizing, audit.head, telemetry, clock))
-            yield
-
-    routers = (
-        health_routes(guard, lambda: openapi(app), pulse, telemetry.exposition),
-        access_routes(guard, logins, Tokens(stored_access, access, new_secret), clock, settings.kubernetes_audience),
-        kept_session_routes(guard, KeptSessions(PostgresKeptSessions(control)), clock),
-        gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(control), new_secret), clock),
-        pool_routes(
-            guard, pool_reads, PostgresPoolHistory(reads), heatmaps, LoadExplaining(PostgresLoadWindows(reads), kept, of_hours), clock
-        ),
-        slo_routes(guard, slo, SloReading(slo, timedelta(days=settings.retention.rollups_1m_days)), clock),
-        series_routes(guard, SeriesReading(PostgresSeries(reads)), FigureReading(PostgresFigures(reads), recent), clock),
-        ring_routes(guard, PostgresRings(reads), policies),
-        predictor_routes(guard, PostgresPredictors(reads, policies)),
-        rollout_routes(guard, cluster or kubernetes),
-        schedule_routes(guard, PostgresSchedules(reads), clock),
-        session_routes(guard, sessions),
-        search_routes(guard, PostgresSearch(reads, sessions, decisions, settings.retention.decisions_days)),
-        move_routes(guard, migrations, reroutes, clock),
-        decision_routes(guard, decisions, clock),
-        scaling_routes(guard, PostgresScaling(reads), clock),
-        rejection_routes(guard, rejections, clock),
-        cluster_audit_routes(guard, PostgresClusterChanges(control), clock),
-        audit_routes(guard, PostgresAuditLog(reads), audit, clock),
-        advice_routes(guard, Advising(PostgresSituations(reads), recent), TrendReading(PostgresTrends(reads), recent), clock),
-        plan_routes(guard, plans, expectations, PostgresPlanList(reads, clock), clock),
-        simulation_routes(guard, simulations, clock),
-        engine_fit_routes(guard, EngineFits(PostgresEngineFits(control)), clock),
-        live_routes(guard, live),
-        internal_routes(guard, mirroring, ingestion, PostgresPredictors(reports, policies), stream, telemetry.count_report, clock),
-    )
     app = FastAPI(
         title="Fairlead control API",
         version=version("fairlead"),
@@ -274,47 +84,16 @@ def create_api(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        routes=[closed(route) for router in routers for route in router.routes],  # include_router would analyse every route once more
+        routes=[  # include_router would analyse every route once more
+            closed(route) for feature in features for router in feature.routes for route in router.routes
+        ],
     )
     problems.install(app)
     app.add_middleware(StrictBodies)
     app.add_middleware(Tagging)
     app.add_middleware(StaleReads)
-    app.add_middleware(Identify, access=access, clock=clock)
-    app.add_middleware(Instrument, telemetry=telemetry)
-    app.state.upkeep = upkeep
+    app.add_middleware(Identify, access=callers, clock=clock)
+    app.add_middleware(Instrument, telemetry=infra.telemetry)
+    app.state.upkeep = care
     app.state.sizing = sizing
     return app
-
-
-def report_ages(retention: Retention) -> Ages:
-    """Largest age at which a row is still stored: the age at which retention would delete it."""
-    day = 86_400.0
-    return Ages(
-        decisions=day * retention.decisions_days,
-        rejections=day * retention.rejections_days,
-        loads=day * retention.load_samples_days,
-        key_use=day * retention.rollups_1m_days,
-        traffic=day * retention.traffic_days,
-    )
-
-
-def keep(retention: Retention) -> Keep:
-    """Days to keep, by table or setting."""
-    return Keep(
-        partitioned={
-            "load_samples": retention.load_samples_days,
-            "arrivals": retention.load_samples_days,
-            "slo_samples": retention.load_samples_days,
-            "decisions": retention.decisions_days,
-            "rejections": retention.rejections_days,
-            "recorded_requests": retention.traffic_days,
-        },
-        plain={setting: getattr(retention, setting) for setting in SWEEPS},
-    )
-
-
-def _identity_provider(settings: OidcSettings) -> IdentityProvider:
-    from fairlead_api.identity_provider import OpenIdProvider  # 16 MB of cryptography, only where it is used
-
-    return OpenIdProvider(settings)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import click
 
+from fairlead_api.infra.upgrading import heads, upgrade
 from fairlead_api.serving import await_database
 from fairlead_api.settings import DatabaseSettings
-from fairlead_api.store.upgrading import heads, upgrade
 from fairlead_process.environment import read
 from fairlead_process.starting import begin, one_line_errors
 

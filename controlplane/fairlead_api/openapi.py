@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from fairlead_api.app import create_api
-from fairlead_api.documenting import openapi
+from fairlead_api.http.documenting import openapi
 from fairlead_api.settings import Settings
 
 

@@ -18,8 +18,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from fairlead.errors import FairleadError, InvalidInput
+from fairlead_api.infra.upgrading import upgrade
 from fairlead_api.settings import Settings
-from fairlead_api.store.upgrading import upgrade
 from fairlead_process.http_heads import BoundedHeads
 from fairlead_process.starting import bind
 

@@ -5,9 +5,9 @@ import sys
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fairlead_api.access.guards import IN_PROCESS
 from fairlead_api.app import create_api
-from fairlead_api.identifying import IN_PROCESS
-from fairlead_api.services.plans.objects import ClusterGateway
+from fairlead_api.plans.objects import ClusterGateway
 from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
 

@@ -6,7 +6,7 @@ Revises: 0015_binding_chains
 
 from alembic import op
 
-from fairlead_api.store.index_building import build, build_on_partitions, drop, index_name
+from fairlead_api.infra.online_changes import build, build_on_partitions, drop, index_name
 
 revision = "0016_list_indexes"
 down_revision = "0015_binding_chains"

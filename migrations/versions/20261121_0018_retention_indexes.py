@@ -4,7 +4,7 @@ Revision: 0018_retention_indexes
 Revises: 0017_session_names
 """
 
-from fairlead_api.store.index_building import build, drop
+from fairlead_api.infra.online_changes import build, drop
 
 revision = "0018_retention_indexes"
 down_revision = "0017_session_names"

@@ -4,7 +4,7 @@ Revision: 0043_losses
 Revises: 0042_pool_rollups
 """
 
-from fairlead_api.store.index_building import build, drop
+from fairlead_api.infra.online_changes import build, drop
 
 revision = "0043_losses"
 down_revision = "0042_pool_rollups"

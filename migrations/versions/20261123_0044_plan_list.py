@@ -4,7 +4,7 @@ Revision: 0044_plan_list
 Revises: 0043_losses
 """
 
-from fairlead_api.store import index_building
+from fairlead_api.infra import online_changes
 
 revision = "0044_plan_list"
 down_revision = "0043_losses"
@@ -13,8 +13,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    index_building.build("plans", ["created_at", "id"])
+    online_changes.build("plans", ["created_at", "id"])
 
 
 def downgrade() -> None:
-    index_building.drop("plans", ["created_at", "id"])
+    online_changes.drop("plans", ["created_at", "id"])

@@ -7,7 +7,7 @@ Revises: 0045_rights_by_namespace
 import sqlalchemy as sa
 from alembic import op
 
-from fairlead_api.store.index_building import build_partial
+from fairlead_api.infra.online_changes import build_partial
 
 revision = "0046_audit_of_people"
 down_revision = "0045_rights_by_namespace"

@@ -6,7 +6,7 @@ Revises: 0046_audit_of_people
 
 from alembic import op
 
-from fairlead_api.store import index_building
+from fairlead_api.infra import online_changes
 
 revision = "0047_decisions_by_request"
 down_revision = "0046_audit_of_people"
@@ -15,8 +15,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    index_building.build_on_partitions("decisions", ["request", "at"])
+    online_changes.build_on_partitions("decisions", ["request", "at"])
 
 
 def downgrade() -> None:
-    op.execute(f"DROP INDEX IF EXISTS {index_building.index_name('decisions', ['request', 'at'])}")
+    op.execute(f"DROP INDEX IF EXISTS {online_changes.index_name('decisions', ['request', 'at'])}")

@@ -6,7 +6,7 @@ Revises: 0052_joined_values
 
 from alembic import op
 
-from fairlead_api.store import index_building
+from fairlead_api.infra import online_changes
 
 revision = "0053_rare_outcomes"
 down_revision = "0052_joined_values"
@@ -22,7 +22,7 @@ COUNTED = (
 
 def upgrade() -> None:
     for table in TABLES:
-        index_building.build_partial(
+        online_changes.build_partial(
             f"ix_{table}_rare_outcomes", table, ["outcome", "at"], "outcome NOT IN ('underway', 'completed')", include=COUNTED
         )
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from fairlead_api.store import index_building
+from fairlead_api.infra import online_changes
 
 revision = "0059_kept_decisions"
 down_revision = "0058_shares"
@@ -37,11 +37,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pool_id", "session", name=op.f("pk_kept_sessions")),
         if_not_exists=True,
     )
-    index_building.build_on_partitions("decisions", ["client_request", "at"])
+    online_changes.build_on_partitions("decisions", ["client_request", "at"])
 
 
 def downgrade() -> None:
-    op.execute(f"DROP INDEX IF EXISTS {index_building.index_name('decisions', ['client_request', 'at'])}")
+    op.execute(f"DROP INDEX IF EXISTS {online_changes.index_name('decisions', ['client_request', 'at'])}")
     op.drop_table("kept_sessions")
     op.drop_column("gateway_keys", "explain")
     for name in ("attempts", *_SECONDS, *_WORDS):

@@ -15,12 +15,12 @@ from fairlead.errors import InvalidInput
 from fairlead.instance_marks import POOL_LABEL
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
-from fairlead_api.services.errors import Conflict, NotFound
-from fairlead_api.services.plans.engine_changes import ENGINES, engine_name
-from fairlead_api.services.plans.fixed_engines import ENGINES_FILE
-from fairlead_api.services.plans.merge_patches import merged
-from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
-from fairlead_api.services.pools.rollouts import StoredRevision
+from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.plans.engine_changes import ENGINES, engine_name
+from fairlead_api.plans.merge_patches import merged
+from fairlead_api.plans.objects import ClusterObject, Target, TargetKind
+from fairlead_api.plans.rollouts import StoredRevision
+from fairlead_api.pools.fixed_engines import ENGINES_FILE
 from fairlead_serve.pool_files import NAMESPACE, SECTIONS, PoolFile, digest, read_pool_file
 from fairlead_serve.pool_reports import FILE_MANAGER, annotations_of
 from fairlead_serve.state_files import Marks, Memory, StateFiles
@@ -29,7 +29,7 @@ WRITABLE = SECTIONS | {"engine"}
 
 
 class FileCluster:
-    """Implements `fairlead_api.services.plans.objects.ClusterGateway` over the files of one state directory."""
+    """Implements `fairlead_api.plans.objects.ClusterGateway` over the files of one state directory."""
 
     def __init__(self, files: StateFiles, policies: PolicyCatalogue) -> None:
         self._files = files

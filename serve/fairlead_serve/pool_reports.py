@@ -11,9 +11,8 @@ from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import DesiredRole
 from fairlead.tables import MIGRATIONS_PAUSED
-from fairlead_api.services.plans.fixed_engines import ENGINES_FILE
-from fairlead_api.services.plans.marks import FIELD_MANAGER
-from fairlead_api.services.plans.owners import OWNER
+from fairlead_api.infra.object_marks import FIELD_MANAGER, OWNER
+from fairlead_api.pools.fixed_engines import ENGINES_FILE
 from fairlead_operator.times import format_second
 from fairlead_serve.engine_states import Health, WantedEngine
 from fairlead_serve.pool_files import PoolFile

@@ -10,9 +10,9 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
-from fairlead_api.cluster import KubernetesCluster
-from fairlead_api.services.errors import ClusterUnavailable, Conflict, NotFound
-from fairlead_api.services.plans.objects import ClusterGateway, Target
+from fairlead_api.infra.errors import ClusterUnavailable, Conflict, NotFound
+from fairlead_api.plans.cluster import KubernetesCluster
+from fairlead_api.plans.objects import ClusterGateway, Target
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT
 from fairlead_testing.running.operator_process import POOLS, running_kubernetes_api

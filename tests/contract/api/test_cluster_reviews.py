@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.cluster import KubernetesCluster
-from fairlead_api.reviews import KubernetesReviews
-from fairlead_api.services.access.cluster_rights import ClusterRights
+from fairlead_api.access.cluster_rights import ClusterRights, KubernetesReviews
+from fairlead_api.plans.cluster import KubernetesCluster
 from fairlead_client.resources.access import AccessRole
 from fairlead_testing.running.operator_process import running_kubernetes_api
 from processkube.testing.clients import KubernetesClient

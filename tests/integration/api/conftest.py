@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_api.store.upgrading import upgrade
+from fairlead_api.infra.upgrading import upgrade
 from fairlead_testing.running.api import ApiInstance, running_api
 from fairlead_testing.running.postgres import PostgresProcess, fresh_database, place_of_servers, shared_server
 

@@ -16,7 +16,7 @@ import pytest
 
 from fairlead.reports.batches import RouterGone
 from fairlead_api import openapi
-from fairlead_api.services.access.denials import BURST, REFILL_SECONDS
+from fairlead_api.access.limits import BURST, REFILL_SECONDS
 from fairlead_client.problems import ApiProblem, StreamLost
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, ApiInstance, a_report, a_state, an_instance, running_api

@@ -19,9 +19,11 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from fairlead.tables import PoolKey
-from fairlead_api.store import paging
-from fairlead_api.store.history import load_windows, moves, sessions
-from fairlead_api.store.partitions import partition_day
+from fairlead_api.infra import paging
+from fairlead_api.infra.partitions import partition_day
+from fairlead_api.loads.store import windows as load_windows
+from fairlead_api.moves import store as moves
+from fairlead_api.sessions.store import lists as sessions
 from fairlead_testing.running.api import SECRETS, running_api
 from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport

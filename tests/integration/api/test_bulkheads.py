@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from fairlead_api.store.database import READS, REPORTS, Bulkhead
+from fairlead_api.infra.database import READS, REPORTS, Bulkhead
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain

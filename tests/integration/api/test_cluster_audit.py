@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from fairlead_api.services.plans.marks import CHANGED_BY, FIELD_MANAGER
+from fairlead_api.infra.object_marks import CHANGED_BY, FIELD_MANAGER
 from fairlead_client.resources.access import AccessRole, TokenRequest
 from fairlead_testing.builders.cluster_audit import an_event, an_event_list
 from fairlead_testing.running.api import CHAT, SECRETS, SPEC, ApiInstance, a_state, an_instance

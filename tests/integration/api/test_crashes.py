@@ -16,7 +16,7 @@ import yaml
 from aiohttp import web
 
 from fairlead.reports.batches import Report, ReportReceipt
-from fairlead_api.services.plans.objects import Target
+from fairlead_api.plans.objects import Target
 from fairlead_client.client import ControlApi
 from fairlead_client.internal import SystemApi
 from fairlead_client.lines import BindingsLine, SyncedLine

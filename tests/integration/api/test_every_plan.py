@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.services.plans.objects import Target
-from fairlead_api.services.pools.rollouts import StoredRevision
+from fairlead_api.plans.objects import Target
+from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, PlanKind, PlanRequest

@@ -1,6 +1,6 @@
 """A database that is silent instead of away: every process of a real Postgres stopped, with its connections open.
 
-That nobody waits for it two seconds is shown in virtual time, by tests/unit/fairlead_api/store/test_pulse.py.
+That nobody waits for it two seconds is shown in virtual time, by tests/unit/fairlead_api/infra/test_pulse.py.
 """
 
 import asyncio

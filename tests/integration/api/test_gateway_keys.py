@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.gateway_keys import KeyRefusal
 from fairlead.reports.key_use import KeyUse
-from fairlead_api.services.access import gateway_keys as service
+from fairlead_api.access import keys as service
 from fairlead_api.settings import Retention
 from fairlead_client.lines import GatewayKeysLine, KeptSessionsLine
 from fairlead_client.problems import ApiProblem

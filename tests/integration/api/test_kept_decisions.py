@@ -8,7 +8,7 @@ import pytest
 from fairlead.reports.decisions import Attempt, DecisionReason, DecisionRecord, KeptFor, RequestOutcome, Weighing
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
-from fairlead_api.services import kept_sessions
+from fairlead_api.decisions import routes
 from fairlead_client.lines import KeptSessionsLine
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.gateway_keys import GatewayKeyChange, GatewayKeyRequest
@@ -89,7 +89,7 @@ async def test_all_decisions_of_a_session_are_kept_for_some_minutes_and_routers_
         assert (told.pool, told.session) == (CHAT, "s/1")
         assert told.until == pytest.approx(made.until.timestamp())
         assert (await api.viewer.kept_sessions(CHAT)).sessions == [made]
-        monkeypatch.setattr(kept_sessions, "MOST_SESSIONS", 1)
+        monkeypatch.setattr(routes, "MOST_SESSIONS", 1)
         assert (await api.operator.keep_session(CHAT, KeepSessionRequest(session="s/1", minutes=20))).until > made.until
         await lines.until(KeptSessionsLine)
         with pytest.raises(ApiProblem) as full:

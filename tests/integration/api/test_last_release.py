@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fairlead_api.store.upgrading import heads
+from fairlead_api.infra.upgrading import heads
 from fairlead_testing.builders.database_shape import recorded
 from fairlead_testing.running.postgres import plain, template_name
 

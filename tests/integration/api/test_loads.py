@@ -18,7 +18,7 @@ from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionR
 from fairlead.reports.loads import LoadSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.reports.traffic import RecordedRequest, salt_of, session_number
-from fairlead_api.store.history.loads import PER_SECOND
+from fairlead_api.loads.store.samples import PER_SECOND
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.load_explanations import Senders

@@ -7,11 +7,11 @@ from datetime import date
 import psycopg
 import pytest
 
-from fairlead_api.services.errors import StoreBusy
-from fairlead_api.store.database import UPKEEP, Database
-from fairlead_api.store.partitions import Partitions, partition_name
-from fairlead_api.store.pulse import Pulse
-from fairlead_api.store.tables import PARTITIONED
+from fairlead_api.infra.database import UPKEEP, Database
+from fairlead_api.infra.errors import StoreBusy
+from fairlead_api.infra.partitions import Partitions, partition_name
+from fairlead_api.infra.pulse import Pulse
+from fairlead_api.tables import PARTITIONED
 from fairlead_testing.running.postgres import plain
 
 DAY = date(2031, 3, 4)

@@ -19,10 +19,9 @@ from fairlead.reports.decisions import DecisionReason, DecisionRecord, Weighing
 from fairlead.reports.moves import MigrationRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.knowledge.bindings import SessionBindings
-from fairlead_api.routes import listing
-from fairlead_api.services.history.filters import SessionFilter
-from fairlead_api.services.spans import Span
-from fairlead_api.store.history.sessions import PostgresSessions
+from fairlead_api.http import listing
+from fairlead_api.infra.spans import Span
+from fairlead_api.sessions.store.lists import PostgresSessions, SessionFilter
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import SessionSummary
@@ -378,7 +377,7 @@ async def test_half_a_surrogate_pair_is_not_json(hosts: ApiInstance) -> None:
 
 
 async def test_what_only_the_database_refuses_costs_its_row_alone(hosts: ApiInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead_api.services.reports.plausibility.MAX_COUNT", 2**70)
+    monkeypatch.setattr("fairlead_api.reports.plausibility.MAX_COUNT", 2**70)
     now = int(hosts.clock().timestamp())
     move = moving("s", "b", previous="a", based_on=1)
     bindings = (a_binding("s", "a"), move, moving("bad", "a", context_tokens=2**63), *(moving(f"t{n}", "a") for n in range(9)))

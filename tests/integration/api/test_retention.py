@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead_api.settings import Retention, read_settings
-from fairlead_api.store.upkeep.retention import SWEEPS
+from fairlead_api.upkeep.store import SWEEPS
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain

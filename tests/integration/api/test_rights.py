@@ -14,7 +14,7 @@ import pytest
 from fairlead.pool_states import PoolEvent
 from fairlead.reports.decisions import DecisionReason, DecisionRecord, Weighing
 from fairlead.tables import PoolKey
-from fairlead_api.services.access.logins import FAILED_LOGINS
+from fairlead_api.access.logins import FAILED_LOGINS
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, LoginMode, TokenRequest

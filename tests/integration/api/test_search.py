@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.reports.decisions import DecisionReason, DecisionRecord, Weighing
 from fairlead.routing.contracts.weighing import NOT_RECORDED
-from fairlead_api.store import paging
+from fairlead_api.infra import paging
 from fairlead_client.resources.access import AccessRole, TokenRequest
 from fairlead_client.resources.search import SearchKind
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance

@@ -15,7 +15,7 @@ from fairlead.instances import InstanceState
 from fairlead.latency_cells import cell_of
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
-from fairlead_api.store.history.series import _OF_INSTANCE, _OF_POOLS
+from fairlead_api.series.store.series import _OF_INSTANCE, _OF_POOLS
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.series import AnnotationKind, Series
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance

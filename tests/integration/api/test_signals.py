@@ -15,7 +15,7 @@ from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.loads import InstanceInFlight
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.scaling.signals import PoolSignals, RoleSignals
-from fairlead_api.store.pools.signals import MEASURES
+from fairlead_api.scaling.store import MEASURES
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 
 TOLD: dict[str, Any] = {"tpot_within_slo": 1, "tpot_total": 2, "within_slo": 1, "judged_by_slo": 2, "prefilled_tokens": 500}

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.latency_cells import cell_of
 from fairlead.reports.objectives import SloSample
-from fairlead_api.services.history.slo_budgets import WINDOWS
+from fairlead_api.slo.budgets import WINDOWS
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_report, a_state, an_instance
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.routes import streaming
-from fairlead_api.routes.streaming import BoundedStream
-from fairlead_api.services.streams import live, topics
-from fairlead_api.services.streams.live import Snapshot
+from fairlead_api.http import answers as streaming
+from fairlead_api.http.answers import BoundedStream
+from fairlead_api.streams import live, topics
+from fairlead_api.streams.live import Snapshot
 from fairlead_client.client import ControlApi
 from fairlead_client.lines import BindingsLine, HeartbeatLine, PoolDeletedLine, StreamLine, SyncedLine, TableLine
 from fairlead_client.live import LiveEvent

@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.services.errors import StoreUnavailable
-from fairlead_api.store.database import CONTROL, UPKEEP, Database, driver
-from fairlead_api.store.partitions import Partitions
-from fairlead_api.store.pulse import Pulse
-from fairlead_api.store.suspended_copies import end_suspended_copies
-from fairlead_api.store.upkeep import upkeep as keeping
-from fairlead_api.store.upkeep.upkeep import PostgresUpkeep
+from fairlead_api.infra.copying import end_suspended_copies
+from fairlead_api.infra.database import CONTROL, UPKEEP, Database, driver
+from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.infra.partitions import Partitions
+from fairlead_api.infra.pulse import Pulse
+from fairlead_api.upkeep import store as keeping
+from fairlead_api.upkeep.store import PostgresUpkeep
 from fairlead_testing.running.api import CHAT, ApiInstance, a_state, an_instance
 from fairlead_testing.waiting import PATIENCE_SECONDS
 

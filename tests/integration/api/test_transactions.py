@@ -8,8 +8,8 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead_api.store.database import CONTROL, Database, driver
-from fairlead_api.store.pulse import Pulse
+from fairlead_api.infra.database import CONTROL, Database, driver
+from fairlead_api.infra.pulse import Pulse
 
 _TAKE = text("SELECT pg_try_advisory_xact_lock(7)")
 _WRITE = text("INSERT INTO routers (id, last_seen_at, sent_at, acknowledged, in_flight) VALUES ('half-way', now(), now(), '{}', '[]')")

@@ -12,11 +12,10 @@ from fairlead.instances import Role
 from fairlead.pools import GROUP, VERSION
 from fairlead.reconciling.naming import instance_name
 from fairlead.tables import PoolKey
-from fairlead_api.cluster import KubernetesCluster
-from fairlead_api.reviews import KubernetesReviews
-from fairlead_api.services.access.cluster_rights import ClusterUser
-from fairlead_api.services.errors import NotFound
-from fairlead_api.services.plans.objects import Target, TargetKind
+from fairlead_api.access.cluster_rights import ClusterUser, KubernetesReviews
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.plans.cluster import KubernetesCluster
+from fairlead_api.plans.objects import Target, TargetKind
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_testing.running.chart import RIGHTS, applied_rights, granted, rights_of
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig

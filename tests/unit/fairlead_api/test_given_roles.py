@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
-from fairlead_api.given_roles import GivenRole, GivenRoles
-from fairlead_api.oidc_settings import parse_given, parse_issuer
+from fairlead_api.oidc_settings import GivenRole, GivenRoles, parse_given, parse_issuer
 from fairlead_api.settings import read_settings
 from fairlead_client.resources.access import PEOPLE, AccessRole, Identity
 

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from fairlead.errors import InvalidInput
-from fairlead_api.identifying import IN_PROCESS
+from fairlead_api.access.guards import IN_PROCESS
 from fairlead_api.settings import Settings
 from fairlead_host.app import BesideWeb, create_app
 

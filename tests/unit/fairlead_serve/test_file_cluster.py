@@ -8,13 +8,12 @@ import yaml
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
-from fairlead_api.services.errors import Conflict, NotFound
-from fairlead_api.services.plans.engine_changes import engines_patch, weighed_engine
-from fairlead_api.services.plans.fixed_engines import check_possible, engines_file
-from fairlead_api.services.plans.marks import PLAN
-from fairlead_api.services.plans.merge_patches import inverse
-from fairlead_api.services.plans.objects import Target
-from fairlead_api.services.plans.owners import owner_of
+from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.infra.object_marks import PLAN, owner_of
+from fairlead_api.plans.engine_changes import engines_patch, weighed_engine
+from fairlead_api.plans.merge_patches import inverse
+from fairlead_api.plans.objects import Target
+from fairlead_api.pools.fixed_engines import check_possible, engines_file
 from fairlead_client.resources.plans import PlanKind
 from fairlead_process.policies import installed_policies
 from fairlead_serve.file_cluster import FileCluster

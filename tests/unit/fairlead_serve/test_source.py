@@ -9,8 +9,8 @@ import yaml
 
 from fairlead.pool_states import HeldPools, InstanceObservation, PoolEvent, PoolObservations, PoolState, UnheardPools
 from fairlead.tables import PoolKey
-from fairlead_api.services.plans.marks import FIELD_MANAGER
-from fairlead_api.services.plans.objects import Target
+from fairlead_api.infra.object_marks import FIELD_MANAGER
+from fairlead_api.plans.objects import Target
 from fairlead_client.outcomes import Cause, Later, Outcome, Taken
 from fairlead_process.policies import installed_policies
 from fairlead_router.engine_pages import ToldModels

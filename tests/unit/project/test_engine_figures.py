@@ -10,13 +10,13 @@ DECLARES = "carries what is declared, and decides nothing by it"
 TRUTH = "of simulated engines it is the speed that they have"
 OBSERVED = "only reads a figure with its source, or one that was measured"
 ALLOWED = {
-    "controlplane/fairlead_api/services/advice/measured_loads.py": OBSERVED,
-    "controlplane/fairlead_api/services/advice/sizing.py": OBSERVED,
-    "controlplane/fairlead_api/services/plans/scaling_effects.py": OBSERVED,
-    "controlplane/fairlead_api/services/pools/capabilities.py": OBSERVED,
-    "controlplane/fairlead_api/services/simulations/asking.py": OBSERVED,
-    "controlplane/fairlead_api/simulating.py": OBSERVED,
-    "controlplane/fairlead_api/store/plans/evidence.py": OBSERVED,
+    "controlplane/fairlead_api/advice/asking.py": OBSERVED,
+    "controlplane/fairlead_api/advice/sizing.py": OBSERVED,
+    "controlplane/fairlead_api/plans/capacity_effects.py": OBSERVED,
+    "controlplane/fairlead_api/pools/capabilities.py": OBSERVED,
+    "controlplane/fairlead_api/simulations/asking.py": OBSERVED,
+    "controlplane/fairlead_api/simulations/processes.py": OBSERVED,
+    "controlplane/fairlead_api/plans/store/evidence.py": OBSERVED,
     "core/fairlead/pools.py": DECLARES,
     "core/fairlead/reconciling/round_plan.py": OBSERVED,
     "core/fairlead/routing/knowledge/engine_memories.py": OBSERVED,

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 
-from fairlead_api.store.tables import PARTITIONED, metadata
-from fairlead_api.store.tables.retired import RETIRED
+from fairlead_api.tables import PARTITIONED, RETIRED, metadata
 from fairlead_testing.builders.database_shape import Shape, breaking, recorded, shape
 from fairlead_testing.builders.migration_rules import GROWING, faults
 

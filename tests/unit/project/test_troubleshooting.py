@@ -14,7 +14,7 @@ from fairlead.gateway_keys import KeyRefusal
 from fairlead.reconciling.rollout_progress import RolloutTrouble
 from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.rejections import RejectionReason
-from fairlead_api.services.errors import Unavailable
+from fairlead_api.infra.errors import Unavailable
 from fairlead_client.resources.plans import PlanState
 from fairlead_operator.observing.pods import TROUBLES
 

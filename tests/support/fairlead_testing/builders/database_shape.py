@@ -14,8 +14,8 @@ from sqlalchemy import Column, ForeignKeyConstraint, MetaData, PrimaryKeyConstra
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CheckConstraint
 
-from fairlead_api.store.tables import metadata
-from fairlead_api.store.upgrading import heads
+from fairlead_api.infra.upgrading import heads
+from fairlead_api.tables import metadata
 
 RECORD = Path(__file__).parents[3] / "contract/skew/last_release_database.json"
 

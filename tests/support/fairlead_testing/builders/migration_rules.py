@@ -64,12 +64,12 @@ def faults(source: str) -> list[str]:
         found = []
     for call in _calls(upgrade, "create_index"):
         tables = _names(call, upgrade, 1) - made
-        found += [f"an index of {name} locks out its writers: build it by store.index_building" for name in sorted(tables & GROWING)]
+        found += [f"an index of {name} locks out its writers: build it by infra.online_changes" for name in sorted(tables & GROWING)]
     for text in _texts(upgrade):
         indexed = {name for name in _INDEX_SQL.findall(text) if name in GROWING - made}
-        found += [f"an index of {name} locks out its writers: build it by store.index_building" for name in sorted(indexed)]
+        found += [f"an index of {name} locks out its writers: build it by infra.online_changes" for name in sorted(indexed)]
         changed = {name for name in _CHANGING_SQL.findall(text) if name in GROWING - made}
-        found += [f"one statement over all of {name} locks its rows for long: use store.backfilling" for name in sorted(changed)]
+        found += [f"one statement over all of {name} locks its rows for long: use infra.online_changes" for name in sorted(changed)]
     return found
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.tables import PoolKey
-from fairlead_api.services.errors import ClusterUnavailable, Conflict, Denied, NotFound
-from fairlead_api.services.plans.merge_patches import merged
-from fairlead_api.services.plans.objects import ClusterObject, Target, TargetKind
-from fairlead_api.services.pools.rollouts import StoredRevision
+from fairlead_api.infra.errors import ClusterUnavailable, Conflict, Denied, NotFound
+from fairlead_api.plans.merge_patches import merged
+from fairlead_api.plans.objects import ClusterObject, Target, TargetKind
+from fairlead_api.plans.rollouts import StoredRevision
 
 SECTIONS = {
     "routing": {"policy": "dualmap", "parameters": {}, "anchorsPerInstance": 160, "prefillsInFlight": 1, "migrations": "Enabled"},

@@ -23,9 +23,9 @@ from fairlead.reports.shares import PoolShare, share_of_others
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead_api.services.plans.fixed_engines import engines_file
-from fairlead_api.services.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, check_state, is_outdated, observations
-from fairlead_api.services.reports.ingestion import check_envelopes
+from fairlead_api.pools.fixed_engines import engines_file
+from fairlead_api.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, check_state, is_outdated, observations
+from fairlead_api.reports.ingestion import check_envelopes
 from fairlead_client.lines import (
     BindingsLine,
     GatewayKeysLine,

@@ -182,7 +182,7 @@ def _start_guard(folder: Path) -> None:
 
 
 def _ensure_template(url: str) -> None:
-    from fairlead_api.store.upgrading import heads, upgrade
+    from fairlead_api.infra.upgrading import heads, upgrade
 
     template = template_name(heads())
     with psycopg.connect(plain(url), autocommit=True) as connection:
@@ -202,7 +202,7 @@ def template_name(revision: str) -> str:
 @contextmanager
 def fresh_database(url: str, *, template: bool = True) -> Iterator[str]:
     """URL of a new database on the server: migrated, or empty with `template=False`. Dropped at the end."""
-    from fairlead_api.store.upgrading import heads
+    from fairlead_api.infra.upgrading import heads
 
     name = f"test_{uuid.uuid4().hex[:16]}"
     source = template_name(heads()) if template else "template0"

@@ -17,7 +17,7 @@ from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.scaling.recommendations import Verdict
 from fairlead.tables import PoolKey
-from fairlead_api.services.pools.rollouts import StoredRevision
+from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.access import AccessRole
 from fairlead_testing.builders.scaling import a_scaling_decision

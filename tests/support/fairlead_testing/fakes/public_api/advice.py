@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fairlead_api.services.advice.asking import Situations, report
+from fairlead_api.advice.asking import Situations, report
 from fairlead_client.resources.advice import AdviceReport
 from fairlead_testing.fakes.public_api.answers import Endpoint, as_json, document_routes
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
-from fairlead_api.routes.parameters import check_parameters
+from fairlead_api.http.strictness import check_parameters
 from fairlead_client.resources.access import AccessRole
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.advice import AdviceOfPools

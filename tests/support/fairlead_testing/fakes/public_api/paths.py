@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from fairlead_api.app import create_api
-from fairlead_api.routes.parameters import parameters_of
+from fairlead_api.http.strictness import parameters_of
 from fairlead_api.settings import Settings
 
 

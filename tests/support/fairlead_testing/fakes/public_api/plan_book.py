@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from fairlead_api.services.plans.merge_patches import inverse, merged
-from fairlead_api.services.plans.schedule_changes import is_for_admins
-from fairlead_api.services.pools.diffs import diff
+from fairlead_api.plans.merge_patches import inverse, merged
+from fairlead_api.plans.schedule_changes import is_for_admins
+from fairlead_api.pools.diffs import diff
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
 from fairlead_testing.fakes.public_data.loads import INSTANCES

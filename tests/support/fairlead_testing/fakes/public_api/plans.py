@@ -11,12 +11,11 @@ from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead_api.services.plans.changes import annotation_patch, check_shape, checked, spec_patch
-from fairlead_api.services.plans.engine_changes import engines_patch
-from fairlead_api.services.plans.merge_patches import merged
-from fairlead_api.services.plans.reverting import revert_patch
-from fairlead_api.services.plans.rollbacks import rollback_patch
-from fairlead_api.services.plans.schedule_changes import is_for_admins
+from fairlead_api.plans.changes import annotation_patch, check_shape, checked, spec_patch
+from fairlead_api.plans.engine_changes import engines_patch
+from fairlead_api.plans.merge_patches import merged
+from fairlead_api.plans.reverting import revert_patch, rollback_patch
+from fairlead_api.plans.schedule_changes import is_for_admins
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role

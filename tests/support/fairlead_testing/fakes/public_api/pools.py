@@ -16,9 +16,9 @@ from fairlead.pools import parse_spec
 from fairlead.reports.engines import Quantity
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import InstanceEntry, PoolKey
-from fairlead_api.services.pools.rings import RingQuestion, ring_of
-from fairlead_api.services.pools.rollouts import rollout_of
-from fairlead_api.services.pools.schedules import schedule_detail, schedule_item
+from fairlead_api.plans.rollouts import rollout_of
+from fairlead_api.pools.rings import RingQuestion, ring_of
+from fairlead_api.schedules.outlooks import schedule_detail, schedule_item
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceCount, InstanceDetail
 from fairlead_client.resources.pools import PoolDetail

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
 from fairlead.range_steps import covered
-from fairlead_api.services.history.series_reading import chosen
+from fairlead_api.series.reading import chosen
 from fairlead_client.resources.series import Annotations, Scope, Series
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fairlead_api.services.simulations.results import winner_of
+from fairlead_api.simulations.running import winner_of
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import PlanKind
 from fairlead_client.resources.simulations import (

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from fairlead.tables import PoolKey, SloFacts
-from fairlead_api.services.history.heatmaps import Place
-from fairlead_api.services.history.load_explaining import TELLING, Evidence, Stretch, Stretches, explanation, two_windows
+from fairlead_api.loads.explaining import TELLING, Evidence, Stretch, Stretches, explanation, two_windows
+from fairlead_api.loads.heatmaps import Place
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceSummary

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.tables import SloFacts
-from fairlead_api.services.history.heatmaps import Place, Slice, grid, heatmap
+from fairlead_api.loads.heatmaps import Place, Slice, grid, heatmap
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.moves import Migration

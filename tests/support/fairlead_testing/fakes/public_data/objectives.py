@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from fairlead.latency_cells import cell_of, is_edge
-from fairlead_api.services.history.slo_budgets import WINDOWS, Counts, Kept, alerts, burn_window, share_of, total, what_if
+from fairlead_api.slo.budgets import WINDOWS, Counts, Kept, alerts, burn_window, share_of, total, what_if
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloClass, SloPoint, SloVersion, SloWhatIf
 from fairlead_testing.fakes.public_data.loads import SLO_TTFT
 

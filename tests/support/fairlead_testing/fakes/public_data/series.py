@@ -4,7 +4,7 @@ import math
 from datetime import datetime, timedelta
 
 from fairlead.reports.rejections import RejectionReason
-from fairlead_api.services.history.series_grids import Steps, line, steps
+from fairlead_api.series.grids import Steps, line, steps
 from fairlead_client.resources.series import SERIES_METRICS, Annotation, AnnotationKind, Drawn, SeriesLine
 from fairlead_testing.fakes.public_data.loads import HOSTILE, INSTANCES, SLO_TTFT, cell, noise
 

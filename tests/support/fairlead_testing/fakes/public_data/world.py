@@ -12,8 +12,8 @@ from typing import Any
 from fairlead.capabilities import EngineCapability
 from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.revisions import revision_data
-from fairlead_api.services.plans.merge_patches import merged
-from fairlead_api.services.pools.rollouts import StoredRevision
+from fairlead_api.plans.merge_patches import merged
+from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import RoutingDecision

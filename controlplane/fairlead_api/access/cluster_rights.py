@@ -1,0 +1,165 @@
+"""People of the cluster: who a Kubernetes token belongs to, and which roles the cluster's RBAC gives them here."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from fairlead.pools import GROUP, PLURAL
+from fairlead_api.infra.errors import ClusterUnavailable, StoreUnavailable
+from fairlead_api.infra.kubernetes import Kubernetes
+from fairlead_client.resources.access import AccessRole, Rights
+
+ASKED = (
+    (AccessRole.ADMIN, "patch", ""),
+    (AccessRole.OPERATOR, "patch", "scale"),
+    (AccessRole.VIEWER, "list", ""),
+)
+"""Role, verb and subresource of `inferencepools`, the highest role first: `patch` pools makes an admin, `patch` their
+scale an operator, `list` them a viewer."""
+
+FRESH = timedelta(seconds=10)
+"""How long an answer about somebody's rights counts."""
+
+KEPT = timedelta(minutes=10)
+"""How long it counts while the Kubernetes API is away."""
+
+MOST_NAMESPACES = 200
+"""Most namespaces of pools that are asked about one by one, the first by name."""
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterUser:
+    """Whom the API server recognized. `expires_at` is that of the token, None if it does not say."""
+
+    name: str
+    groups: tuple[str, ...]
+    expires_at: datetime | None = None
+
+
+class ClusterReviews(Protocol):
+    """The API server's reviews. Both raise ClusterUnavailable and Denied."""
+
+    async def user_of(self, token: str) -> ClusterUser | None:
+        """TokenReview: the token's user, None for a token that is not good."""
+
+    async def allows(self, user: ClusterUser, verb: str, subresource: str, namespace: str) -> bool:
+        """SubjectAccessReview of `inferencepools`; an empty namespace means all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """Rights as the cluster gave them at an instant: a role for all namespaces, and those of single ones."""
+
+    role: AccessRole
+    namespaces: Rights
+    at: datetime
+
+
+class ClusterRights:
+    """`namespaces` gives those that have pools."""
+
+    def __init__(self, reviews: ClusterReviews, namespaces: Callable[[], Awaitable[Sequence[str]]]) -> None:
+        self._reviews = reviews
+        self._namespaces = namespaces
+        self._known: dict[tuple[str, tuple[str, ...]], Granted] = {}
+        self._asking = asyncio.Semaphore(_AT_ONCE)
+
+    async def user_of(self, token: str) -> ClusterUser | None:
+        """The token's user. Raises ClusterUnavailable, Denied."""
+        return await self._reviews.user_of(token)
+
+    async def of(self, user: ClusterUser, now: datetime) -> Granted:
+        """The user's rights, at most FRESH old, or KEPT while the API server is away.
+
+        Raises ClusterUnavailable, StoreUnavailable.
+        """
+        key = user.name, user.groups
+        known = self._known.get(key)
+        if known is not None and now - known.at < FRESH:
+            return known
+        try:
+            granted = await self._ask(user, now)
+        except (ClusterUnavailable, StoreUnavailable):
+            if known is None or now - known.at > KEPT:
+                raise
+            return known
+        if len(self._known) >= 10_000:
+            self._known.clear()
+        self._known[key] = granted
+        return granted
+
+    async def _ask(self, user: ClusterUser, now: datetime) -> Granted:
+        everywhere = await self._role(user, "")
+        namespaces = () if everywhere is AccessRole.ADMIN else sorted(await self._namespaces())[:MOST_NAMESPACES]
+        roles = await asyncio.gather(*(self._role(user, namespace) for namespace in namespaces))
+        higher = {
+            namespace: role
+            for namespace, role in zip(namespaces, roles, strict=True)
+            if role is not everywhere and role.reaches(everywhere)
+        }
+        return Granted(role=everywhere, namespaces=higher, at=now)
+
+    async def _role(self, user: ClusterUser, namespace: str) -> AccessRole:
+        for role, verb, subresource in ASKED:
+            async with self._asking:
+                if await self._reviews.allows(user, verb, subresource, namespace):
+                    return role
+        return AccessRole.NONE
+
+
+_TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class KubernetesReviews:
+    """Implements `access.cluster_rights.ClusterReviews`. `audience`: whom tokens must be for; None: the API
+    server itself.
+    """
+
+    def __init__(self, cluster: Kubernetes, audience: str | None) -> None:
+        self._cluster = cluster
+        self._audience = audience
+
+    async def user_of(self, token: str) -> ClusterUser | None:
+        audiences = {} if self._audience is None else {"audiences": [self._audience]}
+        status = await self._review(_TOKENS, "authentication.k8s.io/v1", "TokenReview", {"token": token, **audiences})
+        if status.get("authenticated") is not True:
+            return None
+        if self._audience is not None and self._audience not in (status.get("audiences") or ()):
+            return None  # an API server that knows no audiences says nothing about them
+        user = status.get("user") or {}
+        return ClusterUser(name=str(user.get("username")), groups=tuple(user.get("groups") or ()), expires_at=expiry(token))
+
+    async def allows(self, user: ClusterUser, verb: str, subresource: str, namespace: str) -> bool:
+        asked = {"group": GROUP, "resource": PLURAL, "verb": verb, "subresource": subresource, "namespace": namespace}
+        spec = {
+            "user": user.name,
+            "groups": list(user.groups),
+            "resourceAttributes": {name: value for name, value in asked.items() if value},
+        }
+        status = await self._review(_ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        return status.get("allowed") is True
+
+    async def _review(self, path: str, version: str, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        body = {"apiVersion": version, "kind": kind, "spec": dict(spec)}
+        found = await self._cluster.ask("POST", path, body, content="application/json")
+        return (found or {}).get("status") or {}
+
+
+def expiry(token: str) -> datetime | None:
+    """When a token that the API server took for good expires, if it is a JWT that says so."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return datetime.fromtimestamp(claims["exp"], UTC)
+    except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,71 @@
+"""What access control asks of the database that keeps credentials."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.callers import Caller, Login
+from fairlead_api.infra.spans import Sight
+from fairlead_client.resources.access import Identity, LoginLinkRequest, TokenItem, WebSessionItem
+from fairlead_client.resources.pages import Page
+
+IDLE = timedelta(hours=8)
+"""A web session that was not used for so long has ended."""
+
+ABSOLUTE = timedelta(hours=24)
+"""No web session lives longer."""
+
+ID_DIGITS = 16
+"""Of a credential's hash, as its public name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The holder of a credential.
+
+    `opened_by` is the hash of the bootstrap token that opened a web session; None for all others, and for sessions
+    that a process of the release before opened.
+    """
+
+    identity: Identity
+    opened_by: bytes | None = None
+
+
+class AccessStore(Protocol):
+    """Credentials in the database. Every write appends its audit entry in the same transaction."""
+
+    async def identify(self, key: bytes, kind: str, now: datetime) -> Held | None:
+        """The holder of the API token (`flt`) or web session (`fls`) with this hash, None unless it is valid now.
+
+        Records that it was used.
+        """
+
+    async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
+        """Exchanges an unused, unexpired login link for a web session; None if it is not one."""
+
+    async def open_session(self, session: bytes, held: Held, login: Login, now: datetime) -> None:
+        """Stores a web session for an identity established in another way."""
+
+    async def close_session(self, caller: Caller, now: datetime) -> None:
+        """Revokes the caller's web session."""
+
+    async def add_link(self, key: bytes, request: LoginLinkRequest, expires_at: datetime, caller: Caller, now: datetime) -> None: ...
+
+    async def sessions(self, cursor: str | None, limit: int, owner: Identity | None, now: datetime) -> Page[WebSessionItem]:
+        """Web sessions that live, newest first; only those of `owner` unless it is None."""
+
+    async def revoke_session(self, session_id: str, owner: Identity | None, caller: Caller, now: datetime) -> None:
+        """Ends a web session, of `owner` unless it is None. Raises NotFound."""
+
+    async def tokens(self, cursor: str | None, limit: int, within: Sight) -> Page[TokenItem]:
+        """Tokens, newest first; only those whose rights all lie `within` these namespaces."""
+
+    async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None: ...
+
+    async def revoke_token(self, token_id: str, within: Sight, caller: Caller, now: datetime) -> None:
+        """Revokes a token and ends the web sessions opened with it. Raises NotFound, also for a token with rights
+        beyond `within`.
+        """
+
+    async def record(self, draft: AuditDraft, now: datetime) -> None: ...

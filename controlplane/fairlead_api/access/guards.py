@@ -1,0 +1,176 @@
+"""Identifies the caller before anything of a request is parsed, cached or looked up, and checks it against the role
+that an endpoint needs.
+
+A stranger learns nothing from a 401: it names no fields and no paths, and the request's body is not read. Later steps,
+such as the answers that `StaleReads` remembers, can rely on a known caller.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairlead_api.access.access import Access
+from fairlead_api.http.answers import OPEN_PATHS
+from fairlead_api.http.problems import of_service, problem_response
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.errors import Conflict, Denied, NotAuthenticated, ServiceError
+from fairlead_client import protocol
+from fairlead_client.resources.access import AccessRole, Identity
+
+IN_PROCESS = "in-process\n"
+"""The client's address of a call without a socket. No address of a network reads so, and no header can say it: what
+`X-Forwarded-For` says is taken for the address where a proxy is believed, as on loopback.
+"""
+
+_FOREIGN = Denied(
+    "FAIRLEAD_AUTH_MODE=none lets everybody in, but no pages of other sites: open this API at localhost or 127.0.0.1, or let people sign in"
+)
+
+_BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
+
+
+class Identify:
+    """Middleware that puts a Caller into the request's state, or answers 401.
+
+    It answers 503 while the database is away and the caller was not seen lately. Cookies are ignored, so that no other
+    site can make a browser act for its user.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, clock: Callable[[], datetime]) -> None:
+        self._app = app
+        self._access = access
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            request = Request(scope)
+            request.state.address = address_of(request)
+            if self._access.open_to_all and is_foreign(request):
+                problem, headers = of_service(_FOREIGN)
+                await problem_response(request, problem, headers)(scope, receive, send)
+                return
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            try:
+                now, token = self._clock(), bearer(request)
+                identity, key = await self._access.identify(token, now)
+                self._access.require_pace(identity, key, now)
+            except ServiceError as error:
+                problem, headers = of_service(error)
+                await problem_response(request, problem, headers)(scope, receive, send)
+                return
+            caller = Caller(identity=identity, key=key, request_id=request.state.request_id, address=request.state.address)
+            request.state.caller = caller
+            request.state.identify = partial(self._identity, token)
+            request.state.actor = identity.subject
+        await self._app(scope, receive, send)
+
+    async def _identity(self, token: str | None) -> Identity:
+        return (await self._access.identify(token, self._clock()))[0]
+
+
+def is_foreign(request: Request) -> bool:
+    """Whether a page of another site makes this request with somebody's browser, which reaches loopback: from its own
+    origin, or under a name of its own that leads there.
+    """
+    if request.client is not None and request.client.host == IN_PROCESS:
+        return False
+    if not _is_loopback(request.headers.get("host", "")):
+        return True
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        return site not in {"same-origin", "none"}
+    return origin is not None and not _is_loopback(urlsplit(origin).netloc)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host, with its port or without, is this machine by whatever name server."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def address_of(request: Request) -> str:
+    """The address of the person or program that asks. The web UI beside the API names that of its visitor."""
+    host = request.client.host if request.client else "unknown"
+    return request.headers.get("x-forwarded-for", host)[:64] if host == IN_PROCESS else host
+
+
+def bearer(request: Request) -> str | None:
+    """The token of the Authorization header, None without the header. Raises NotAuthenticated for other schemes."""
+    header = request.headers.get("authorization")
+    if header is None:
+        return None
+    match = _BEARER.fullmatch(header)
+    if match is None:
+        raise NotAuthenticated("token-invalid", "the Authorization header must be: Bearer <token>")
+    return match[1]
+
+
+class Guard:
+    """Makes the dependencies that check roles."""
+
+    def __init__(self, access: Access, clock: Callable[[], datetime]) -> None:
+        self._access = access
+        self._clock = clock
+
+    def needs(self, role: AccessRole, *, somewhere: bool = False) -> Callable[[Request], Awaitable[Caller]]:
+        """A dependency that gives the caller if its role reaches `role`; 403 otherwise.
+
+        The role is needed in the namespace that the path names. A path without one needs it in all namespaces; or,
+        with `somewhere`, in any, and then the endpoint must answer with that part only which the caller may see
+        (`Caller.sight`). A pool among the parameters of such an endpoint must be in a namespace with the role.
+        """
+
+        async def dependency(request: Request) -> Caller:
+            caller: Caller = request.state.caller
+            named = namespace_of(request, somewhere=somewhere)
+            await self._access.require(caller, role, _target(request), self._clock(), named, somewhere=somewhere and named is None)
+            return caller
+
+        return dependency
+
+    async def still_knows(self, request: Request, caller: Caller) -> bool:
+        """Whether the credential of a request that goes on is as good as at its beginning; it is while nobody can be
+        asked.
+        """
+        try:
+            identity: Identity = await request.state.identify()
+        except NotAuthenticated:
+            return False
+        except ServiceError:
+            return True
+        return (identity.role, identity.namespaces) == (caller.identity.role, caller.identity.namespaces)
+
+    async def require(self, request: Request, caller: Caller, role: AccessRole, pool: str) -> None:
+        """Raises Denied unless the caller's role reaches `role` where the pool is."""
+        await self._access.require(caller, role, _target(request), self._clock(), pool.partition("/")[0])
+
+    async def require_router(self, request: Request, caller: Caller, router: str) -> None:
+        """Raises Denied unless the caller's token speaks for this router."""
+        await self._access.require_router(caller, router, _target(request), self._clock())
+
+
+def namespace_of(request: Request, *, somewhere: bool) -> str | None:
+    """The namespace that the path names, or with `somewhere` the parameter `pool`; None without one."""
+    if "namespace" in request.path_params:
+        return str(request.path_params["namespace"])
+    pool = request.query_params.get("pool") if somewhere else None
+    return pool.partition("/")[0] if pool is not None and "/" in pool else None
+
+
+def _target(request: Request) -> str:
+    return f"{request.method} {request.url.path}"[:200]
+
+
+async def understood(request: Request) -> None:
+    """Raises Conflict for a caller of a release too far from this one; what it sends again later may be taken then."""
+    if (problem := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
+        raise Conflict("protocol-too-far", problem)

@@ -1,0 +1,249 @@
+"""Signs people in by an identity provider: OpenID Connect, authorization code with PKCE, and the checks of ID tokens
+(OpenID Connect Core 1.0, section 3.1.3.7).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote_plus
+
+import httpx
+from joserfc import jwt
+from joserfc.errors import InvalidKeyIdError, JoseError
+from joserfc.jwk import KeySet
+
+from fairlead_api.access.logins import Person
+from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthenticated
+from fairlead_api.oidc_settings import OidcSettings
+from fairlead_client.resources.access import OidcLoginRequest, OidcProvider
+
+SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
+"""Algorithms that are accepted, if the provider names them. A shared secret proves nothing about who signed."""
+
+LEEWAY_SECONDS = 60
+"""By so much the clocks of the provider and of this process may differ."""
+
+
+class NoSuchKey(Exception):
+    """The token is signed with a key that is not among those given: the provider may have new ones."""
+
+
+class BadToken(Exception):
+    """The token proves nothing; `str(error)` says why in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the token must say."""
+
+    issuer: str
+    client_id: str
+    nonce: str
+
+
+def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expected: Expected, now: datetime) -> dict[str, Any]:
+    """The claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
+    try:
+        found = jwt.decode(
+            token, KeySet.import_key_set({"keys": list(keys["keys"])}), [one for one in algorithms if one in SIGNED_BY_KEY_PAIR]
+        )
+        jwt.JWTClaimsRegistry(
+            now=int(now.timestamp()),
+            leeway=LEEWAY_SECONDS,
+            iss={"essential": True, "value": expected.issuer},
+            aud={"essential": True, "value": expected.client_id},
+            nonce={"essential": True, "value": expected.nonce},
+            sub={"essential": True},
+            exp={"essential": True},
+            iat={"essential": True},
+        ).validate(found.claims)
+    except InvalidKeyIdError as error:
+        raise NoSuchKey(str(error)) from error
+    except (JoseError, KeyError, TypeError, ValueError) as error:
+        why = str(error) if isinstance(error, JoseError) else "it is not written as one"
+        raise BadToken(f"the ID token is not good: {why}") from error
+    audience, party = found.claims["aud"], found.claims.get("azp")
+    if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in {None, expected.client_id}:
+        raise BadToken("the ID token is not good: it was made for another client (azp)")
+    return found.claims
+
+
+_log = logging.getLogger(__name__)
+
+METADATA_SECONDS = 600.0
+TIMEOUT_SECONDS = 10.0
+AGAIN_SECONDS = 10
+"""Pause before a new try is worthwhile."""
+
+MOST_GROUPS = 1000
+LONGEST_NAME = 200
+REFUSED = "identity-provider-refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Metadata:
+    document: Mapping[str, Any]
+    keys: Mapping[str, Any]
+    read_at: float
+
+
+class OpenIdProvider:
+    """Implements `access.logins.IdentityProvider`. `monotonic` tells seconds."""
+
+    def __init__(
+        self, settings: OidcSettings, transport: httpx.AsyncBaseTransport | None = None, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        assert settings.issuer, "checked with the settings"
+        assert settings.client_id, "the same"
+        self._settings = settings
+        self.issuer, self._client_id = settings.issuer, settings.client_id
+        self._transport = transport
+        self._monotonic = monotonic
+        self._reading = asyncio.Lock()
+        self._metadata: _Metadata | None = None
+
+    async def described(self) -> OidcProvider:
+        document = (await self._known()).document
+        return OidcProvider(
+            issuer=self.issuer,
+            authorization_endpoint=_text(document, "authorization_endpoint"),
+            client_id=self._client_id,
+            scopes=self._settings.scopes,
+            tells_issuer=document.get("authorization_response_iss_parameter_supported") is True,
+        )
+
+    async def person(self, answer: OidcLoginRequest, now: datetime) -> Person:
+        metadata = await self._known()
+        tokens = await self._exchanged(metadata.document, answer)
+        claims: Mapping[str, Any]
+        try:
+            claims = await self._claims(metadata, tokens, answer.nonce, now)
+        except BadToken as error:
+            _log.warning("sign-in refused", extra={"error": str(error)})
+            raise NotAuthenticated(REFUSED, str(error)) from error
+        name, groups = self._settings.name_claim, self._settings.groups_claim
+        if name not in claims or (groups not in claims and self._settings.to_groups):
+            claims = await self._completed(metadata.document, tokens, claims)
+        return self._named(claims)
+
+    def _named(self, claims: Mapping[str, Any]) -> Person:
+        wanted = self._settings.name_claim
+        name, listed = claims.get(wanted), claims.get(self._settings.groups_claim) or []
+        if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME or not name.isprintable():
+            raise NotAuthenticated(
+                REFUSED, f"the identity provider tells no {wanted!r}; FAIRLEAD_OIDC_NAME_CLAIM and _SCOPES say what is asked"
+            )
+        if wanted == "email" and claims.get("email_verified") is not True:
+            raise NotAuthenticated(
+                REFUSED, f"the identity provider does not say that {name} is verified; FAIRLEAD_OIDC_NAME_CLAIM names another claim"
+            )
+        groups = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
+        return Person(name=name.strip(), groups=tuple(one for one in groups if isinstance(one, str))[:MOST_GROUPS])
+
+    async def _claims(self, metadata: _Metadata, tokens: Mapping[str, Any], nonce: str, now: datetime) -> dict[str, Any]:
+        """Those of the ID token. Raises BadToken, IdentityProviderUnavailable."""
+        token = tokens.get("id_token")
+        if not isinstance(token, str):
+            raise BadToken("the identity provider gave no ID token; is `openid` among FAIRLEAD_OIDC_SCOPES?")
+        expected = Expected(issuer=self.issuer, client_id=self._client_id, nonce=nonce)
+        named = metadata.document.get("id_token_signing_alg_values_supported") or ["RS256"]
+        try:
+            return checked(token, metadata.keys, named, expected, now)
+        except NoSuchKey:
+            try:
+                return checked(token, (await self._known(after=metadata.read_at)).keys, named, expected, now)
+            except NoSuchKey as error:
+                raise BadToken(f"the ID token is not good: {error}") from error
+
+    async def _exchanged(self, document: Mapping[str, Any], answer: OidcLoginRequest) -> Mapping[str, Any]:
+        """The tokens for a code (RFC 6749, section 4.1.3). Raises NotAuthenticated, IdentityProviderUnavailable."""
+        form = {
+            "grant_type": "authorization_code",
+            "code": answer.code,
+            "redirect_uri": answer.redirect_uri,
+            "code_verifier": answer.code_verifier,
+        }
+        headers, secret = {}, self._settings.client_secret
+        ways = document.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        if secret is None:
+            form["client_id"] = self._client_id
+        elif "client_secret_basic" in ways or "client_secret_post" not in ways:
+            credentials = httpx.BasicAuth(quote_plus(self._client_id), quote_plus(secret))
+            headers["authorization"] = next(credentials.auth_flow(httpx.Request("POST", self.issuer))).headers["authorization"]
+        else:
+            form |= {"client_id": self._client_id, "client_secret": secret}
+        status, found = await self._ask("POST", _text(document, "token_endpoint"), headers, form)
+        if status == 200:
+            return found
+        error = str(found.get("error"))[:100]
+        told = f"{error}: {str(found['error_description'])[:300]}" if found.get("error_description") else error
+        if status >= 500 or error in {"invalid_client", "unauthorized_client"}:
+            raise self._away(f"the identity provider does not give tokens to client {self._client_id!r}: {status} {told}")
+        raise NotAuthenticated(REFUSED, f"the identity provider refused the code: {told}; sign in again")
+
+    async def _completed(self, document: Mapping[str, Any], tokens: Mapping[str, Any], claims: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The claims with those that only the userinfo endpoint tells. Raises NotAuthenticated."""
+        place, token = document.get("userinfo_endpoint"), tokens.get("access_token")
+        if not isinstance(place, str) or not isinstance(token, str):
+            return claims
+        status, found = await self._ask("GET", place, {"authorization": f"Bearer {token}"})
+        if status != 200:
+            raise self._away(f"the identity provider does not tell who signed in: {status}")
+        if found.get("sub") != claims["sub"]:  # Core 5.3.2: else somebody's claims could be another's
+            raise NotAuthenticated(REFUSED, "the identity provider told of another person than the one who signed in")
+        return {**found, **claims}
+
+    async def _known(self, after: float | None = None) -> _Metadata:
+        """What the provider says of itself; `after`: read later than that. An old one serves while it is away."""
+        async with self._reading:
+            known, now = self._metadata, self._monotonic()
+            if known is not None and (known.read_at > after if after is not None else now - known.read_at < METADATA_SECONDS):
+                return known
+            try:
+                self._metadata = await self._read(now)
+            except IdentityProviderUnavailable:
+                if known is None or after is not None:
+                    raise
+                return known
+            return self._metadata
+
+    async def _read(self, now: float) -> _Metadata:
+        status, document = await self._ask("GET", self.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if status != 200 or document.get("issuer") != self.issuer:
+            named = f"names itself {document['issuer']!r}" if document.get("issuer") else f"answers {status}"
+            raise self._away(f"the identity provider {self.issuer} {named}; is FAIRLEAD_OIDC_ISSUER right?")
+        status, keys = await self._ask("GET", _text(document, "jwks_uri"))
+        if status != 200 or not isinstance(keys.get("keys"), list):
+            raise self._away(f"the identity provider does not tell its keys: {status}")
+        return _Metadata(document=document, keys=keys, read_at=now)
+
+    async def _ask(
+        self, method: str, url: str, headers: Mapping[str, str] | None = None, form: Mapping[str, str] | None = None
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Status and JSON object. Raises IdentityProviderUnavailable."""
+        try:
+            async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport) as http:
+                answer = await http.request(method, url, headers={"accept": "application/json", **(headers or {})}, data=form)
+            found = answer.json() if answer.content else {}
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._away(f"the identity provider does not answer: {type(error).__name__} {error}") from error
+        except ValueError as error:
+            raise self._away(f"the identity provider does not answer with JSON at {url}: {answer.status_code}") from error
+        if not isinstance(found, dict):
+            raise self._away(f"the identity provider does not answer with a JSON object at {url}: {answer.status_code}")
+        return answer.status_code, found
+
+    def _away(self, detail: str) -> IdentityProviderUnavailable:
+        _log.warning("identity provider not usable", extra={"error": detail})
+        return IdentityProviderUnavailable(detail, AGAIN_SECONDS)
+
+
+def _text(document: Mapping[str, Any], name: str) -> str:
+    found = document.get(name)
+    if not isinstance(found, str):
+        raise IdentityProviderUnavailable(f"the identity provider names no {name}", AGAIN_SECONDS)
+    return found

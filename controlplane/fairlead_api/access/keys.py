@@ -1,0 +1,175 @@
+"""Credentials of programs, made, listed and revoked by people: API tokens, and keys of the gateway's clients, which
+routers check.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import CLASS_NAME, PoolKey
+from fairlead_api.access.access import Access
+from fairlead_api.access.credentials import ID_DIGITS, AccessStore
+from fairlead_api.infra.callers import Caller, digest
+from fairlead_api.infra.errors import Conflict
+from fairlead_client.resources.access import PEOPLE, RISING, AccessRole, TokenItem, TokenRequest
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyUsage
+from fairlead_client.resources.pages import Page
+
+
+class Tokens:
+    """`new_secret` makes random text of 256 bits."""
+
+    def __init__(self, store: AccessStore, access: Access, new_secret: Callable[[], str]) -> None:
+        self._store = store
+        self._access = access
+        self._new_secret = new_secret
+
+    async def page(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
+        """The tokens that the caller may revoke: those whose rights lie where it is admin."""
+        return await self._store.tokens(cursor, limit, caller.identity.where(AccessRole.ADMIN))
+
+    async def create(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
+        """Makes an API token; no other answer contains its secret.
+
+        Raises InvalidInput; Denied where the caller is no admin of all that it opens.
+        """
+        if request.role is AccessRole.NONE and not request.namespaces:
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+        if request.namespaces and request.role not in RISING:
+            raise InvalidInput("namespaces", ", ".join(request.namespaces), f"leave it out: {request.role} is a process of all namespaces")
+        await self._access.require_admin_of(caller, request.role, request.namespaces, "tokens", now)
+        if not 1 <= request.days <= 365:
+            raise InvalidInput("days", request.days, "write 1 to 365")
+        if not request.name.strip() or len(request.name) > 200:
+            raise InvalidInput("name", request.name, "write a name of at most 200 characters")
+        secret = f"flt_{self._new_secret()}"
+        item = TokenItem(
+            id=digest(secret).hex()[:ID_DIGITS],
+            name=request.name,
+            role=request.role,
+            created_at=now,
+            created_by=caller.identity.subject,
+            expires_at=now + timedelta(days=request.days),
+            last_used_at=None,
+            revoked_at=None,
+            namespaces=request.namespaces,
+            secret=secret,
+        )
+        await self._store.add_token(item, digest(secret), caller, now)
+        return item
+
+    async def revoke(self, token_id: str, caller: Caller, now: datetime) -> None:
+        try:
+            await self._store.revoke_token(token_id, caller.identity.where(AccessRole.ADMIN), caller, now)
+        finally:
+            self._access.forget_seen()
+
+
+MOST_KEYS = 10_000
+"""Most keys that are not revoked: every router gets all of them with each change."""
+MOST_DAYS = 3650
+MOST_SCOPES = 100
+MOST_PER_MINUTE = 10**12
+LONGEST_NAME = 200
+SHOWN_CHARACTERS = 8
+"""Characters of a secret that are shown, `flk_` included: enough to recognize it, and 232 bits short of it."""
+
+STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelta.max))
+"""Seconds of a step of usage, with the longest range told in it."""
+
+
+class GatewayKeyStore(Protocol):
+    """Keys in the database. Every write appends its audit entry and tells the routers, in the same transaction."""
+
+    async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]: ...
+
+    async def usage(self, key_id: str, start: datetime, end: datetime, step_seconds: int) -> GatewayKeyUsage:
+        """What the key was used for in minutes from `start` to before `end`. Raises NotFound."""
+
+    async def add(self, key: GatewayKey, secret_digest: bytes, caller: Caller, now: datetime, most: int) -> bool:
+        """Stores a key; False if there are `most` already that are not revoked."""
+
+    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey | None:
+        """Changes a key; None if it is revoked. Raises NotFound."""
+
+    async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
+        """Revokes a key; one that is revoked stays as it is. Raises NotFound."""
+
+
+class GatewayKeys:
+    """Use cases of gateway keys. `new_secret` makes random text of 256 bits."""
+
+    def __init__(self, store: GatewayKeyStore, new_secret: Callable[[], str]) -> None:
+        self._store = store
+        self._new_secret = new_secret
+
+    async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]:
+        return await self._store.keys(cursor, limit, now)
+
+    async def usage(self, key_id: str, start: datetime, end: datetime) -> GatewayKeyUsage:
+        """What a key was used for, by minute, hour or day, as the range allows. Raises NotFound."""
+        step_seconds = next(step for step, longest in STEPS if end - start <= longest)
+        return await self._store.usage(key_id, start, end, step_seconds)
+
+    async def create(self, request: GatewayKeyRequest, caller: Caller, now: datetime) -> GatewayKey:
+        """Makes a key; no other answer contains its secret. Raises InvalidInput, Conflict."""
+        _check(request)
+        secret = f"flk_{self._new_secret()}"
+        secret_digest = digest(secret)
+        key = GatewayKey(
+            id=secret_digest.hex()[:16],
+            name=request.name.strip(),
+            prefix=secret[:SHOWN_CHARACTERS],
+            pools=tuple(sorted(set(request.pools))),
+            models=tuple(sorted(set(request.models))),
+            requests_per_minute=request.requests_per_minute,
+            tokens_per_minute=request.tokens_per_minute,
+            priority_class=request.priority_class,
+            explain=request.explain,
+            created_at=now,
+            created_by=caller.identity.subject,
+            expires_at=None if request.days is None else now + timedelta(days=request.days),
+            revoked_at=None,
+            secret=secret,
+        )
+        if not await self._store.add(key, secret_digest, caller, now, MOST_KEYS):
+            raise Conflict("too-many-gateway-keys", f"there are {MOST_KEYS} gateway keys; revoke those that nobody uses")
+        return key
+
+    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey:
+        """Changes a key that is not revoked. Raises NotFound, Conflict."""
+        changed = await self._store.change(key_id, change, caller, now)
+        if changed is None:
+            raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is for ever; make another one")
+        return changed
+
+    async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
+        """Revokes a key for ever. Raises NotFound."""
+        await self._store.revoke(key_id, caller, now)
+
+
+def _check(request: GatewayKeyRequest) -> None:
+    """Raises InvalidInput for the first field that cannot be used."""
+    if not request.name.strip() or len(request.name) > LONGEST_NAME or not request.name.isprintable():
+        raise InvalidInput("name", request.name, f"write a name of at most {LONGEST_NAME} printable characters")
+    if request.days is not None and not 1 <= request.days <= MOST_DAYS:
+        raise InvalidInput("days", request.days, f"write 1 to {MOST_DAYS}, or leave it out for a key that does not expire")
+    for field, limit in (("requests_per_minute", request.requests_per_minute), ("tokens_per_minute", request.tokens_per_minute)):
+        if limit is not None and not 1 <= limit <= MOST_PER_MINUTE:
+            raise InvalidInput(field, limit, f"write 1 to {MOST_PER_MINUTE}, or leave it out for no limit")
+    if request.priority_class is not None and not re.fullmatch(CLASS_NAME, request.priority_class):
+        remedy = "write the name of a priority class, such as interactive, or leave it out for the default one"
+        raise InvalidInput("priority_class", request.priority_class, remedy)
+    for field, words in (("pools", request.pools), ("models", request.models)):
+        if len(words) > MOST_SCOPES:
+            raise InvalidInput(field, f"{len(words)} names", f"name at most {MOST_SCOPES}, or none for all")
+        for word in words:
+            if not word or len(word) > LONGEST_NAME or not word.isprintable():
+                raise InvalidInput(field, word, f"write names of 1 to {LONGEST_NAME} printable characters")
+    for word in request.pools:
+        try:
+            PoolKey.parse(word)
+        except ValueError:
+            raise InvalidInput("pools", word, "write namespace/name") from None

@@ -1,0 +1,96 @@
+"""Limits how often somebody may do something, and how many refusals of one caller get an audit entry each. Pure."""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.errors import TooMany
+
+BURST = 10
+"""Refusals of one caller that are written one by one."""
+
+REFILL_SECONDS = 60.0
+"""After this long one more refusal may be written."""
+
+MAX_CALLERS = 1000
+
+
+@dataclass(slots=True)
+class _Budget:
+    left: float
+    at: datetime
+    unwritten: int = 0
+
+
+class DenialBudgets:
+    """A budget per caller (a hashable key of a credential or address), for the MAX_CALLERS refused last."""
+
+    def __init__(self) -> None:
+        self._budgets: OrderedDict[object, _Budget] = OrderedDict()
+
+    def spend(self, caller: object, now: datetime) -> int | None:
+        """Take one refusal into account.
+
+        None: only count this refusal. A number: write it, with the number of refusals before it that were only counted.
+        """
+        budget = self._budgets.pop(caller, None) or _Budget(left=float(BURST), at=now)
+        self._budgets[caller] = budget
+        if len(self._budgets) > MAX_CALLERS:
+            self._budgets.popitem(last=False)
+        budget.left = min(float(BURST), budget.left + max(0.0, (now - budget.at).total_seconds()) / REFILL_SECONDS)
+        budget.at = now
+        if budget.left < 1.0:
+            budget.unwritten += 1
+            return None
+        budget.left -= 1.0
+        counted, budget.unwritten = budget.unwritten, 0
+        return counted
+
+
+def with_count(draft: AuditDraft, counted: int) -> AuditDraft:
+    """The entry, with the number of the caller's earlier refusals that were only counted."""
+    return replace(draft, after={"refusals_counted_before": counted}) if counted else draft
+
+
+MOST_KNOWN = 10_000
+"""Allowances remembered, of those who used theirs last; who is forgotten starts with a full one."""
+
+
+class Allowances:
+    """An allowance for each of those who share none: addresses, or credentials."""
+
+    def __init__(self, *, burst: int, per_second: float, code: str) -> None:
+        self._burst, self._per_second, self._code = burst, per_second, code
+        self._left: OrderedDict[object, tuple[float, datetime]] = OrderedDict()
+
+    def require(self, who: object, now: datetime) -> None:
+        """Raises TooMany while nothing is left."""
+        left = self._filled(who, now)
+        if left < 1.0:
+            seconds = max(1, math.ceil((1.0 - left) / self._per_second))
+            raise TooMany(self._code, "too many in a short time", seconds)
+
+    def take(self, who: object, now: datetime) -> None:
+        """Asks and takes in one step, so that any number at once get no more than one by one. Raises TooMany."""
+        self.require(who, now)
+        self.spend(who, now)
+
+    def give_back(self, who: object, now: datetime) -> None:
+        """What was taken does not count."""
+        self._keep(who, self._filled(who, now) + 1.0, now)
+
+    def spend(self, who: object, now: datetime) -> None:
+        """Takes one off, if there is one."""
+        self._keep(who, self._filled(who, now) - 1.0, now)
+
+    def _keep(self, who: object, left: float, now: datetime) -> None:
+        self._left[who] = min(float(self._burst), max(0.0, left)), now
+        self._left.move_to_end(who)
+        if len(self._left) > MOST_KNOWN:
+            self._left.popitem(last=False)
+
+    def _filled(self, who: object, now: datetime) -> float:
+        left, at = self._left.get(who, (float(self._burst), now))
+        return min(float(self._burst), left + max(0.0, (now - at).total_seconds()) * self._per_second)

@@ -1,0 +1,215 @@
+"""Signing in and out: login links, web sessions."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from fairlead.errors import InvalidInput
+from fairlead_api.access.access import BOOTSTRAP, Access
+from fairlead_api.access.credentials import ABSOLUTE, ID_DIGITS, AccessStore, Held
+from fairlead_api.access.limits import Allowances, DenialBudgets, with_count
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.callers import Caller, Login, digest
+from fairlead_api.infra.errors import Denied, NotAuthenticated, NotFound
+from fairlead_api.oidc_settings import OIDC
+from fairlead_client.resources.access import (
+    PEOPLE,
+    RISING,
+    AccessRole,
+    Identity,
+    LoginLink,
+    LoginLinkRequest,
+    LoginMode,
+    OidcLoginRequest,
+    OidcProvider,
+    WebSession,
+    WebSessionItem,
+)
+from fairlead_client.resources.audit import AuditAction, AuditResult
+from fairlead_client.resources.pages import Page
+
+FAILED_LOGINS = 10
+"""Failed logins of one address before it must wait."""
+
+FAILED_LOGIN_SECONDS = 10.0
+"""After this long one more may fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Whom an identity provider signed in."""
+
+    name: str
+    groups: tuple[str, ...]
+
+
+class IdentityProvider(Protocol):
+    """A provider of OpenID Connect. Its calls raise IdentityProviderUnavailable."""
+
+    @property
+    def issuer(self) -> str:
+        """The address by which the provider names itself."""
+
+    async def described(self) -> OidcProvider:
+        """Where a browser is to be sent."""
+
+    async def person(self, answer: OidcLoginRequest, now: datetime) -> Person:
+        """Exchanges the code that a browser brought back. Raises NotAuthenticated."""
+
+
+class Logins:
+    """`new_secret` makes random text of 256 bits. With `provider`, people sign in there too."""
+
+    def __init__(self, store: AccessStore, access: Access, new_secret: Callable[[], str], provider: IdentityProvider | None = None) -> None:
+        self._store = store
+        self._provider = provider
+        self._access = access
+        self._new_secret = new_secret
+        self._denials = DenialBudgets()
+        self._failures = Allowances(burst=FAILED_LOGINS, per_second=1 / FAILED_LOGIN_SECONDS, code="too-many-logins")
+
+    @property
+    def modes(self) -> tuple[LoginMode, ...]:
+        """The ways to log in."""
+        if self._access.open_to_all:
+            return (LoginMode.OPEN,)
+        further = {LoginMode.KUBERNETES: self._access.knows_cluster, LoginMode.OIDC: self._provider is not None}
+        return (LoginMode.LINK, LoginMode.TOKEN, *(mode for mode, offered in further.items() if offered))
+
+    @property
+    def issuer(self) -> str | None:
+        """The identity provider, if there is one."""
+        return self._provider.issuer if self._provider is not None else None
+
+    async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
+        """A web session for a login link (used up by this) or an API token.
+
+        Raises NotAuthenticated, Denied; TooMany for an address with too many failures.
+        """
+        with self._one_try(login, now):
+            return await self._login(secret, login, now)
+
+    async def _login(self, secret: str, login: Login, now: datetime) -> WebSession:
+        token = f"fls_{self._new_secret()}"
+        if secret.startswith("fll_"):
+            identity = await self._store.redeem(digest(secret), digest(token), login, now)
+            if identity is None or identity.expires_at is None:
+                await self._failed(login, "login link used, expired or unknown", now)
+                raise NotAuthenticated("login-link-expired", "this login link was used, has expired or never existed; ask for a new one")
+            return WebSession(token=token, identity=identity, expires_at=identity.expires_at)
+        try:
+            found, key = await self._access.identify(secret or None, now)
+        except NotAuthenticated:
+            await self._failed(login, "token unknown, expired or revoked", now)
+            raise
+        if secret.startswith("fls_"):
+            raise Denied("this is a web session's own token; log in with a login link or an API token")
+        if found.role not in RISING:
+            raise Denied(f"tokens of role {found.role} are for processes; log in with a person's token")
+        expires_at = min(now + ABSOLUTE, found.expires_at or now + ABSOLUTE)
+        identity = replace(found, expires_at=expires_at)
+        held = Held(identity=identity, opened_by=key if found.source == BOOTSTRAP else None)
+        await self._store.open_session(digest(token), held, login, now)
+        return WebSession(token=token, identity=identity, expires_at=expires_at)
+
+    async def provider(self) -> OidcProvider:
+        """The identity provider. Raises NotFound where there is none, IdentityProviderUnavailable."""
+        return await self._asked().described()
+
+    async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
+        """A web session for somebody whom the identity provider signed in, with a role here or none.
+
+        Raises NotFound where there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany for an
+        address with too many failures.
+        """
+        provider = self._asked()
+        with self._one_try(login, now):
+            return await self._login_by_provider(provider, answer, login, now)
+
+    async def _login_by_provider(self, provider: IdentityProvider, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
+        try:
+            person = await provider.person(answer, now)
+        except NotAuthenticated as error:
+            await self._failed(login, str(error), now)
+            raise
+        token, expires_at = f"fls_{self._new_secret()}", now + ABSOLUTE
+        known = Identity(subject=person.name, role=AccessRole.NONE, source=OIDC, expires_at=expires_at, groups=person.groups)
+        identity = self._access.provided(known)
+        await self._store.open_session(digest(token), Held(identity=identity), login, now)
+        return WebSession(token=token, identity=identity, expires_at=expires_at)
+
+    def _asked(self) -> IdentityProvider:
+        if self._provider is None:
+            raise NotFound("login mode", LoginMode.OIDC.value)
+        return self._provider
+
+    async def logout(self, caller: Caller, now: datetime) -> None:
+        """Ends a web session; does nothing for other credentials."""
+        try:
+            await self._store.close_session(caller, now)
+        finally:
+            self._access.forget_seen()
+
+    async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
+        """Makes a login link. Raises InvalidInput; Denied where the caller is no admin of all that it opens."""
+        if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
+            raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
+        await self._access.require_admin_of(caller, request.role, request.namespaces, "login-links", now)
+        if not 1 <= request.minutes <= 10:
+            raise InvalidInput("minutes", request.minutes, "write 1 to 10")
+        if not request.subject or len(request.subject) > 200:
+            raise InvalidInput("subject", request.subject, "write a name of at most 200 characters")
+        token = f"fll_{self._new_secret()}"
+        expires_at = now + timedelta(minutes=request.minutes)
+        await self._store.add_link(digest(token), request, expires_at, caller, now)
+        return LoginLink(token=token, path=f"/login?token={token}", expires_at=expires_at)
+
+    async def sessions(self, cursor: str | None, limit: int, caller: Caller, now: datetime) -> Page[WebSessionItem]:
+        """Web sessions that live: all for who is admin in all namespaces, else the caller's own."""
+        found = await self._store.sessions(cursor, limit, _owner(caller), now)
+        mine = caller.key.hex()[:ID_DIGITS]
+        return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
+
+    async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
+        """Ends a web session; only who is admin in all namespaces ends one of others. Raises NotFound."""
+        try:
+            await self._store.revoke_session(session_id, _owner(caller), caller, now)
+        finally:
+            self._access.forget_seen()
+
+    @contextmanager
+    def _one_try(self, login: Login, now: datetime) -> Iterator[None]:
+        """Takes one of its address's failures before anything is awaited, or tries at once would all pass, and gives it
+        back unless the login fails as nobody's, or its client does not wait to see it fail. Raises TooMany.
+        """
+        self._failures.take(login.address, now)
+        try:
+            yield
+        except NotAuthenticated:
+            raise
+        except Exception:
+            self._failures.give_back(login.address, now)
+            raise
+        self._failures.give_back(login.address, now)
+
+    async def _failed(self, login: Login, reason: str, now: datetime) -> None:
+        counted = self._denials.spend(login.address, now)
+        if counted is None:
+            return
+        draft = AuditDraft(
+            actor="unknown",
+            role="none",
+            source=login.address,
+            action=AuditAction.LOGIN,
+            object="web",
+            reason=reason,
+            result=AuditResult.DENIED,
+            request_id=login.request_id,
+        )
+        await self._access.note(with_count(draft, counted), now)
+
+
+def _owner(caller: Caller) -> Identity | None:
+    return None if caller.identity.reaches(AccessRole.ADMIN) else caller.identity

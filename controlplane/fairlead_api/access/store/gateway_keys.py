@@ -1,0 +1,157 @@
+"""Keys of the gateway's clients in Postgres: of each secret only its SHA-256."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from sqlalchemy import func, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api import tables
+from fairlead_api.infra import audit_log, notifying
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.notices import GatewayKeysChanged
+from fairlead_api.infra.paging import page
+from fairlead_api.infra.records import read
+from fairlead_client.resources.audit import AuditAction
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyTotals, GatewayKeyUsage, GatewayKeyUsePoint
+from fairlead_client.resources.pages import Page
+
+keys = tables.gateway_keys
+used = tables.gateway_key_use
+
+_SUMS = tuple(func.sum(used.c[name]).label(name) for name in ("requests", "prompt_tokens", "output_tokens"))
+_MIDNIGHT = datetime(2020, 1, 1, tzinfo=UTC)
+_LAST_USED = (
+    select(used.c.minute)
+    .where(used.c.key_id == keys.c.id, used.c.refusal == "")
+    .order_by(used.c.minute.desc())
+    .limit(1)
+    .scalar_subquery()
+    .label("last_used_at")
+)
+
+_COUNTING = 0x666C_6B00
+"""Advisory lock (the letters `flk`) under which keys are counted and added: two at once must not pass the bound."""
+
+
+class PostgresGatewayKeys:
+    """Implements `access.keys.GatewayKeyStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]:
+        async with self._database.reading() as connection:
+            query, order = select(keys, _LAST_USED), (keys.c.created_at, keys.c.id)
+            found = await page(connection, query, order, partial(read, GatewayKey), cursor=cursor, limit=limit)
+            day = (used.c.key_id.in_([key.id for key in found.items]), used.c.minute >= now - timedelta(days=1))
+            summed = select(used.c.key_id, used.c.refusal, *_SUMS).where(*day).group_by(used.c.key_id, used.c.refusal)
+            rows: dict[str, list[Any]] = {}
+            for row in await connection.execute(summed):
+                rows.setdefault(row.key_id, []).append(row)
+        return replace(found, items=[replace(key, last_day=_totals(rows.get(key.id, ()))) for key in found.items])
+
+    async def usage(self, key_id: str, start: datetime, end: datetime, step_seconds: int) -> GatewayKeyUsage:
+        step = func.date_bin(text("make_interval(secs => :step)").bindparams(step=step_seconds), used.c.minute, _MIDNIGHT).label("at")
+        within = (used.c.key_id == key_id, used.c.minute >= start, used.c.minute < end)
+        async with self._database.reading() as connection:
+            if (await connection.execute(select(keys.c.id).where(keys.c.id == key_id))).one_or_none() is None:
+                raise NotFound("gateway key", key_id)
+            found = (await connection.execute(select(step, used.c.refusal, *_SUMS).where(*within).group_by(step, used.c.refusal))).all()
+        steps: dict[datetime, list[Any]] = {}
+        for row in found:
+            steps.setdefault(row.at, []).append(row)
+        points = [_point(at, rows) for at, rows in sorted(steps.items())]
+        return GatewayKeyUsage(key=key_id, start=start, end=end, step_seconds=step_seconds, total=_totals(found), points=points)
+
+    async def add(self, key: GatewayKey, secret_digest: bytes, caller: Caller, now: datetime, most: int) -> bool:
+        async def work(connection: AsyncConnection) -> bool:
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _COUNTING})
+            living = select(func.count()).select_from(keys).where(keys.c.revoked_at.is_(None))
+            if (await connection.execute(living)).scalar_one() >= most:
+                return False
+            scope = {"pools": list(key.pools), "models": list(key.models)}
+            limits = {"requests_per_minute": key.requests_per_minute, "tokens_per_minute": key.tokens_per_minute}
+            grade: dict[str, Any] = {"priority_class": key.priority_class, "explain": key.explain}
+            await connection.execute(
+                insert(keys).values(
+                    id=key.id,
+                    digest=secret_digest,
+                    prefix=key.prefix,
+                    name=key.name,
+                    created_at=key.created_at,
+                    created_by=key.created_by,
+                    expires_at=key.expires_at,
+                    **scope,
+                    **limits,
+                    **grade,
+                )
+            )
+            await notifying.send(connection, [GatewayKeysChanged()])
+            expires_at = key.expires_at.isoformat() if key.expires_at else None
+            after = {"name": key.name, "prefix": key.prefix, **scope, **limits, **grade, "expires_at": expires_at}
+            await audit_log.append(connection, [replace(caller.draft(AuditAction.GATEWAY_KEY_CREATED, key.id), after=after)], now)
+            return True
+
+        return await self._database.writing(work)
+
+    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey | None:
+        async def work(connection: AsyncConnection) -> GatewayKey | None:
+            row = (await connection.execute(select(keys).where(keys.c.id == key_id).with_for_update())).one_or_none()
+            if row is None:
+                raise NotFound("gateway key", key_id)
+            if row.revoked_at is not None:
+                return None
+            if row.explain != change.explain:
+                await connection.execute(update(keys).where(keys.c.id == key_id).values(explain=change.explain))
+                await notifying.send(connection, [GatewayKeysChanged()])
+                draft = caller.draft(AuditAction.GATEWAY_KEY_CHANGED, key_id)
+                entry = replace(draft, before={"explain": row.explain}, after={"explain": change.explain})
+                await audit_log.append(connection, [entry], now)
+            return read(GatewayKey, (await connection.execute(select(keys, _LAST_USED).where(keys.c.id == key_id))).one())
+
+        return await self._database.writing(work)
+
+    async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            row = (await connection.execute(select(keys).where(keys.c.id == key_id).with_for_update())).one_or_none()
+            if row is None:
+                raise NotFound("gateway key", key_id)
+            if row.revoked_at is not None:
+                return
+            await connection.execute(update(keys).where(keys.c.id == key_id).values(revoked_at=now))
+            await notifying.send(connection, [GatewayKeysChanged()])
+            before = {"name": row.name, "prefix": row.prefix}
+            await audit_log.append(connection, [replace(caller.draft(AuditAction.GATEWAY_KEY_REVOKED, key_id), before=before)], now)
+
+        await self._database.writing(work)
+
+
+def _totals(rows: Iterable[Any]) -> GatewayKeyTotals:
+    """The sum of rows by refusal."""
+    counts = {"requests": 0, "prompt_tokens": 0, "output_tokens": 0}
+    refused: Counter[str] = Counter()
+    for row in rows:
+        if row.refusal:
+            refused[row.refusal] += int(row.requests)
+        else:
+            for name in counts:
+                counts[name] += int(row._mapping[name])
+    return GatewayKeyTotals(**counts, refused=dict(sorted(refused.items())))
+
+
+def _point(at: datetime, rows: Iterable[Any]) -> GatewayKeyUsePoint:
+    total = _totals(rows)
+    return GatewayKeyUsePoint(
+        at=at,
+        requests=total.requests,
+        prompt_tokens=total.prompt_tokens,
+        output_tokens=total.output_tokens,
+        refused=total.refused,
+    )

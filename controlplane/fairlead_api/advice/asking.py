@@ -1,0 +1,147 @@
+"""The findings of all pools, or of one, ranked by harm; and trends as rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from fairlead.advice.advising import advise
+from fairlead.advice.findings import Evidence, Finding, Remedy
+from fairlead.advice.situations import PoolSituation
+from fairlead.instances import Role
+from fairlead.pools import TableFacts
+from fairlead.scaling.signals import PoolSignals
+from fairlead.tables import PoolKey
+from fairlead_api.infra.sharing import Recent
+from fairlead_api.infra.spans import Sight
+from fairlead_api.scaling.signals import InstanceMeasures, PoolMeasures
+from fairlead_client.resources.advice import Advice, AdviceEvidence, AdviceReport, Trends
+from fairlead_client.resources.plans import PlanKind, PlanRequest
+
+
+def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
+    """By instance: the larger of what it prefills over TTFT and what it decodes over TPOT; of a side that it computes
+    and whose speed was measured.
+
+    As `RoleSignals.prefill_load` and `decode_load`, which are the means of these.
+    """
+    found: dict[str, float] = {}
+    for one in measured.instances:
+        role = roles.get(one.instance)
+        of_role = None if role is None else signals.of(role)
+        if role is None or of_role is None:
+            continue
+        sides = []
+        if role is not Role.DECODE and of_role.prefill_tokens_per_second:
+            sides.append(one.pending_mean / of_role.prefill_tokens_per_second / facts.slo.ttft_seconds)
+        if role is not Role.PREFILL:
+            step = of_role.decode_step
+            seconds = _measured(one) if step is None else step.fixed_seconds + step.seconds_per_request * one.running_mean
+            sides.append(seconds / facts.slo.tpot_seconds)
+        if sides:
+            found[one.instance] = max(sides)
+    return found
+
+
+def _measured(one: InstanceMeasures) -> float:
+    return one.tpot_mean or 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situations:
+    """What was seen at once; `complete` is false where there are more pools than one answer covers."""
+
+    window_seconds: float
+    pools: Sequence[PoolSituation]
+    complete: bool = True
+
+
+class SituationReader(Protocol):
+    """The source of situations."""
+
+    async def situations(self, pool: PoolKey | None, now: datetime) -> Situations:
+        """Of all living pools, or of one. Raises NotFound for a pool that does not live."""
+
+
+class Advising:
+    """Answers are shared among those who ask within moments."""
+
+    def __init__(self, reader: SituationReader, recent: Recent) -> None:
+        self._reader = reader
+        self._recent = recent
+
+    async def advice(self, pool: PoolKey | None, now: datetime, sight: Sight = None) -> AdviceReport:
+        """Of pools in sight. Raises NotFound for a pool that does not live."""
+
+        async def found() -> AdviceReport:
+            return report(await self._reader.situations(pool, now), now, sight)
+
+        return await self._recent.get(("advice", pool, sight), found)
+
+
+def report(everything: Situations, now: datetime, sight: Sight = None) -> AdviceReport:
+    """The findings about pools in sight as resources. Pure."""
+    within = [one for one in everything.pools if sight is None or one.pool.partition("/")[0] in sight]
+    seen = replace(everything, pools=within)
+    return AdviceReport(
+        at=now,
+        window_seconds=seen.window_seconds,
+        pools=len(seen.pools),
+        complete=seen.complete,
+        items=[_advice(one, now) for one in advise(seen.pools)],
+    )
+
+
+def _advice(finding: Finding, now: datetime) -> Advice:
+    remedy = finding.remedy
+    return Advice(
+        pool=finding.pool,
+        cause=finding.cause,
+        subject=finding.subject,
+        level=finding.level,
+        harm=finding.harm.amount,
+        unit=finding.harm.unit,
+        sentence=finding.sentence,
+        evidence=_evidence(finding.evidence, now),
+        plan=None if remedy is None else plan_request(remedy),
+        plan_words=None if remedy is None else remedy.words,
+    )
+
+
+def _evidence(evidence: Evidence, now: datetime) -> AdviceEvidence:
+    start = now - timedelta(seconds=evidence.seconds)
+    return AdviceEvidence(kind=evidence.kind, start=start, end=now, instance=evidence.instance, metric=evidence.metric)
+
+
+def plan_request(remedy: Remedy) -> PlanRequest:
+    """The request of a plan that makes the change."""
+    return PlanRequest(
+        kind=PlanKind(remedy.kind),
+        replicas=remedy.replicas,
+        role=remedy.role,
+        instance=remedy.instance,
+        fields=remedy.fields,
+        simulation=remedy.simulation,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendStep:
+    """What became of a pool's requests in the step that begins `at`."""
+
+    pool: str
+    at: datetime
+    judged: int
+    in_time: int
+    refused: int
+    failed: int
+    ttft_seconds: float | None
+
+
+def trend_steps(found: Trends) -> Iterator[TrendStep]:
+    """Pool by pool, oldest first."""
+    for one in found.pools:
+        counts = zip(one.judged, one.in_time, one.refused, one.failed, one.ttft_seconds, strict=True)
+        for step, (judged, in_time, refused, failed, ttft) in enumerate(counts):
+            at = found.start + timedelta(seconds=step * found.step_seconds)
+            yield TrendStep(pool=one.pool, at=at, judged=judged, in_time=in_time, refused=refused, failed=failed, ttft_seconds=ttft)

@@ -1,0 +1,96 @@
+"""Advice: findings ranked by harm; and all pools over a range, in short."""
+
+import math
+import secrets
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from fairlead.errors import InvalidInput
+from fairlead.range_steps import covered
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.advice.asking import Advising, TrendStep, trend_steps
+from fairlead_api.advice.sizing import Sizing
+from fairlead_api.advice.store.situations import PostgresSituations
+from fairlead_api.advice.store.trends import PostgresTrends
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.infra.sharing import Recent
+from fairlead_api.infra.spans import Sight
+from fairlead_api.infra.times import parse_range
+from fairlead_api.series.reading import HOUR, MINUTE
+from fairlead_api.simulations.store.sizings import PostgresSizings
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.advice import Advice, AdviceReport, Trends
+
+MOST_STEPS = 40
+LONGEST = timedelta(days=90)
+
+
+class TrendReading:
+    """Answers are shared among those who ask for the same steps within moments."""
+
+    def __init__(self, reader: PostgresTrends, recent: Recent) -> None:
+        self._reader = reader
+        self._recent = recent
+
+    async def trends(self, start: str, end: str, now: datetime, sight: Sight = None) -> Trends:
+        """Raises InvalidInput naming the query field."""
+        begun, ended = parse_range(start, end, now)
+        begun, ended = begun or now, min(ended or now, now)
+        if begun >= ended:
+            raise InvalidInput("from", start, "write a time in the past and before `to`")
+        if ended - begun > LONGEST:
+            raise InvalidInput("from", start, f"write a range of at most {LONGEST.days} days")
+        where = covered(begun, ended, now)
+        unit = HOUR if where.by_hours else MINUTE
+        step = unit * math.ceil((where.end - where.start).total_seconds() / unit / MOST_STEPS)
+        key = ("trends", where, step, ended.timestamp() // unit, sight)
+        return await self._recent.get(key, lambda: self._reader.trends(where, step, now, sight))
+
+
+def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock: Callable[[], datetime]) -> APIRouter:
+    """Advice and trends under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["advice"])
+    viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def get_advice() -> Ask:
+        """What hurts the pools now, why, and the plan that would help; what harms most first."""
+        return lambda sight: advising.advice(None, clock(), sight)
+
+    document(routes, "/advice", AdviceReport, anywhere, get_advice, Advice, lambda found: found.items)
+
+    async def get_pool_advice(namespace: str, name: str) -> Ask:
+        """The same of one pool."""
+        return lambda sight: advising.advice(PoolKey(namespace=namespace, name=name), clock())
+
+    document(routes, "/pools/{namespace}/{name}/advice", AdviceReport, viewer, get_pool_advice, Advice, lambda found: found.items)
+
+    async def get_trends(
+        start: Annotated[str, Query(alias="from", max_length=40)] = "now-1h",
+        end: Annotated[str, Query(alias="to", max_length=40)] = "now",
+    ) -> Ask:
+        """All pools that the caller may see over a range of at most 90 days, in at most 41 steps of whole minutes; of
+        whole hours where it is longer than six hours or begins more than 25 hours ago.
+        """
+        return lambda sight: trends.trends(start, end, clock(), sight)
+
+    document(routes, "/trends", Trends, anywhere, get_trends, TrendStep, trend_steps)
+
+    return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Advice and trends."""
+    advising, trends = Advising(PostgresSituations(infra.reads), infra.recent), TrendReading(PostgresTrends(infra.reads), infra.recent)
+    return Feature(routes=(advice_routes(guard, advising, trends, infra.clock),))
+
+
+def sizing_of(infra: Infra) -> Sizing:
+    """What simulates pools that miss their objectives, in the background."""
+    store = PostgresSizings(infra.background)
+    return Sizing(PostgresSituations(infra.background), store, partial(secrets.token_hex, 8), enabled=infra.simulates)

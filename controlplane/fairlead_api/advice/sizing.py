@@ -1,0 +1,178 @@
+"""Use case: pools that miss their objectives are simulated, so that advice offers what was tried, not a guess.
+
+A job looks at all pools now and then. What a simulation found stands for some minutes, so that everybody who looks
+meanwhile, on any page, sees the same numbers; the next one keeps the number unless that left the new range.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
+
+from fairlead.advice.situations import PoolSituation
+from fairlead.capabilities import Figure, Source, best
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL
+from fairlead.scaling.remedies import enough_instances
+from fairlead.scaling.signals import RoleSignals
+from fairlead.scaling.sizing import need, whole_instances
+from fairlead.tables import PoolKey
+from fairlead_api.advice.asking import SituationReader
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.simulations.asking import PoolAtPresent, target_of
+from fairlead_api.simulations.expectations import LEAST, LEAST_SECONDS, MOST, WINDOW, startup_of
+from fairlead_api.simulations.sizing import MOST_SIZED, Asked, SizingTrial, first_runs
+from fairlead_client.resources.simulations import SimulationRequest
+from fairlead_client.simulation_jobs import SimulatedTarget
+
+AGAIN_SECONDS = 300.0
+"""A pool is simulated again so long after it was."""
+LOOK_SECONDS = 15
+
+
+class SizingStore(Protocol):
+    """Simulations for advice in the database."""
+
+    async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent: ...
+
+    async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
+
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
+
+    async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
+        """Queues it, unless one of the pool is at work; those that are of no use any more are deleted."""
+
+
+class Sizing:
+    """`enabled`: some process simulates."""
+
+    def __init__(self, reader: SituationReader, store: SizingStore, new_id: Callable[[], str], *, enabled: bool) -> None:
+        self._reader = reader
+        self._store = store
+        self._new_id = new_id
+        self._enabled = enabled
+
+    async def look(self, now: datetime) -> None:
+        """Queues a simulation of each pool that misses its objectives and was not simulated lately."""
+        for pool in (await self._reader.situations(None, now)).pools:
+            if is_due(pool):
+                await self._queue(pool, now)
+
+    async def _queue(self, pool: PoolSituation, now: datetime) -> None:
+        key, window = PoolKey.parse(pool.pool), (now - WINDOW, now)
+        try:
+            present = await self._store.present(key, now)
+        except NotFound:
+            return  # deleted meanwhile
+        role = busiest(pool, present)
+        if role is None:
+            return
+        present = _as_measured(present, pool, role)
+        asked = asked_of(pool, present, role, startup_of(present))
+        asked = replace(asked, requests=await self._most(key, window))
+        requests = await self._store.recorded(key, *window, asked.requests)
+        refusal = await self._refusal(key, requests, window, asked.requests)
+        target: SimulatedTarget | None = None
+        if refusal is None:
+            try:
+                target = target_of(SimulationRequest(policies=[]), present, now)
+            except InvalidInput as error:
+                refusal = str(error)
+        runs = first_runs(asked)
+        trial = SizingTrial(
+            id=self._new_id(),
+            pool=key,
+            asked=asked,
+            runs=runs,
+            target=target,
+            window=window,
+            total=requests * len(runs),
+            refusal=refusal,
+        )
+        await self._store.add_sizing(trial, now)
+
+    async def _most(self, pool: PoolKey, window: tuple[datetime, datetime]) -> int:
+        """How many requests are simulated: more of a pool that gets the usual number in less time than is needed."""
+        seconds = await self._store.recorded_seconds(pool, *window, MOST_SIZED)
+        return MOST_SIZED if seconds >= LEAST_SECONDS else MOST
+
+    async def _refusal(self, pool: PoolKey, requests: int, window: tuple[datetime, datetime], most: int) -> str | None:
+        if not self._enabled:
+            return "this control API simulates nothing: FAIRLEAD_SIMULATION_PROCESSES is 0"
+        if requests < LEAST:
+            return f"{requests} requests were recorded in the last hour, and {LEAST} are needed"
+        seconds = await self._store.recorded_seconds(pool, *window, most)
+        if seconds >= LEAST_SECONDS:
+            return None
+        newest = f"the newest {most} requests came within" if requests == most else "requests were recorded for"
+        return f"{newest} {seconds:.0f} s, and {LEAST_SECONDS:.0f} s are needed"
+
+
+def is_due(pool: PoolSituation) -> bool:
+    """Whether the pool misses requests that another number of instances, or another target, might serve."""
+    turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL | FOR_DECODE)
+    if not (pool.out_of_slo or turned_away) or not pool.live_routers:
+        return False
+    sizing = pool.sizing
+    if sizing is None or sizing.age_seconds >= AGAIN_SECONDS:
+        return True
+    return not sizing.is_underway and sizing.reason is None and sizing.found is None  # of other targets
+
+
+def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
+    """The role that needs most for what it has; by the pool's order where nothing was measured. None without an
+    instance that serves.
+    """
+    roles = [one.role for one in pool.roles if present.instances.get(one.role)]
+    return max(roles, key=lambda role: (_needed(pool, role) or 0.0) / present.instances[role], default=None)
+
+
+def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_seconds: float) -> Asked:
+    """What is to be simulated of a role."""
+    needed, routing = _needed(pool, role), present.facts.routing
+    seen, found = pool.role(role), pool.simulated
+    held = None if found is None or found.role is not role else enough_instances(found)
+    return Asked(
+        role=role,
+        present=present.instances[role],
+        most=max(present.instances[role], seen.most if seen and pool.can_scale else present.instances[role]),
+        goal=pool.slo.percentile / 100,
+        slo_ttft_seconds=pool.slo.ttft_seconds,
+        slo_tpot_seconds=pool.slo.tpot_seconds,
+        policy=routing.policy,
+        parameters=dict(routing.parameters),
+        startup_seconds=startup_seconds,
+        estimate=None if needed is None else whole_instances(needed),
+        held=None if held is None else math.ceil(held.value),
+        prefill_tokens_per_second=_speed(present),
+    )
+
+
+def _speed(present: PoolAtPresent) -> float | None:
+    """What an instance was seen to compute; simulated ones have the speed that they declare."""
+    if present.simulated is not None:
+        return present.facts.engine.declared.prefill_tokens_per_second.value
+    return present.capability.prefill_tokens_per_second.observed
+
+
+def _as_measured(present: PoolAtPresent, pool: PoolSituation, role: Role) -> PoolAtPresent:
+    """With what instances of the role computed in the last half minute, where routers have measured no speed yet."""
+    signals = _signals(pool, role)
+    if signals is None or not signals.prefill_tokens_per_second:
+        return present
+    of_late = Figure(value=signals.prefill_tokens_per_second, source=Source.MEASURED)
+    known = best(present.capability.prefill_tokens_per_second, of_late)
+    return replace(present, capability=replace(present.capability, prefill_tokens_per_second=known))
+
+
+def _signals(pool: PoolSituation, role: Role) -> RoleSignals | None:
+    return None if pool.signals is None else pool.signals.of(role)
+
+
+def _needed(pool: PoolSituation, role: Role) -> float | None:
+    signals = _signals(pool, role)
+    if signals is None or not signals.knows_work:
+        return None
+    return need(signals, pool.slo, pool.capacity, pool.scaling, refuses_late=pool.early_rejection.mode != "Disabled").instances

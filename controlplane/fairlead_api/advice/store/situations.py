@@ -1,0 +1,206 @@
+"""Reads what is known of the pools: first of all of them at once, then the signals of those that hurt, and the alerts
+on error budgets that are on.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.advice.situations import PoolSituation, SeenBurn, SeenInstance
+from fairlead.instances import InstanceState, Role
+from fairlead.reports.engines import EngineTrouble
+from fairlead.tables import PoolKey
+from fairlead_api import tables
+from fairlead_api.advice.asking import Situations, loads
+from fairlead_api.advice.store import statements
+from fairlead_api.advice.store.rows import Traffic, declared, mirrored, situation, traffic_of
+from fairlead_api.advice.store.statements import HOURS, MINUTES, PERCENTILES
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.pool_rows import pool_row, slo_of
+from fairlead_api.loads.store.rollups import complete_until
+from fairlead_api.pools.mirroring import LIVE_SECONDS
+from fairlead_api.pools.store.observations import live_routers
+from fairlead_api.scaling.signals import PresentInstance, pool_signals
+from fairlead_api.scaling.store import Measuring
+from fairlead_api.simulations.store.sizings import sizings
+from fairlead_api.slo.budgets import ALERTS, WINDOWS, Counts, Kept, alerts, burn_window
+from fairlead_api.slo.reading import stretch_of
+
+_BY_MINUTES = tuple(sorted({name for alert in ALERTS for name in (alert.long, alert.short)} - {"3d"}, key=WINDOWS.__getitem__))
+
+
+async def burns_of(
+    connection: AsyncConnection, pools: Sequence[int], percentiles_now: Mapping[int, float], now: datetime
+) -> dict[int, tuple[SeenBurn, ...]]:
+    """By pool. The windows begin where those of the pool's SLO page do."""
+    starts = {name: _start(name, now) for name in _BY_MINUTES}
+    values = {"pools": pools, "names": list(starts), "starts": list(starts.values()), "earliest": min(starts.values())}
+    kept: dict[tuple[int, str], list[Kept]] = defaultdict(list)
+    for row in await connection.execute(MINUTES, values):
+        kept[row.pool_id, row.window].append(_kept(row.slo_version, row.judged, row.within_slo))
+    for row in await connection.execute(HOURS, {"pools": pools, "start": _start("3d", now)}):
+        kept[row.pool_id, "3d"].append(_kept(row.slo_version, row.judged, row.within_slo))
+    of_versions: dict[int, dict[int, float]] = defaultdict(dict)
+    for row in await connection.execute(PERCENTILES, {"pools": pools}):
+        of_versions[row.pool_id][row.version] = row.percentile
+    found = {}
+    for pool in pools:
+        windows = {name: burn_window(name, None, kept[pool, name], of_versions[pool]) for name in (*_BY_MINUTES, "3d")}
+        found[pool] = tuple(
+            SeenBurn(
+                name=alert.name,
+                seconds=float(windows[alert.long].seconds),
+                burn=windows[alert.long].burn or 0.0,
+                threshold=alert.threshold,
+                excess_per_second=max(0.0, windows[alert.long].late - windows[alert.long].allowed) / windows[alert.long].seconds,
+            )
+            for alert in alerts(windows.values(), percentiles_now[pool])
+            if alert.burning
+        )
+    return found
+
+
+def _start(window: str, now: datetime) -> datetime:
+    return stretch_of(now - timedelta(seconds=WINDOWS[window]), now, now).start
+
+
+def _kept(version: int, judged: int, within: int) -> Kept:
+    return Kept(version=version, priority_class="", counts=Counts(judged=judged, within_slo=within))
+
+
+MOST_POOLS = 500
+MOST_MEASURED = 8
+"""Pools whose signals are measured for one answer, those that miss most: a statement of its own for each."""
+
+
+class PostgresSituations:
+    """Implements `advice.asking.SituationReader`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._measuring = Measuring()
+
+    async def situations(self, pool: PoolKey | None, now: datetime) -> Situations:
+        async with self._database.reading() as connection:
+            rows = [await pool_row(connection, pool)] if pool is not None else await _all(connection)
+            seen, rows = rows[MOST_POOLS:] == [], rows[:MOST_POOLS]
+            found = await _read(connection, rows, now) if rows else {}
+            worst = sorted((row for row in rows if found[row.id].missed), key=lambda row: -found[row.id].per_second(found[row.id].missed))
+            for row in worst[:MOST_MEASURED]:
+                found[row.id] = await self._measured(connection, row, found[row.id], now)
+        return Situations(window_seconds=float(statements.WINDOW_SECONDS), pools=[found[row.id] for row in rows], complete=seen)
+
+    async def _measured(self, connection: AsyncConnection, row: Any, seen: PoolSituation, now: datetime) -> PoolSituation:
+        """With signals, loads of instances, and the sessions that each holds."""
+        facts = mirrored(row)
+        if facts is None or not seen.live_routers:
+            return seen
+        measured = await self._measuring.read(connection, row.id, now)
+        routers = await live_routers(connection, row.id)
+        present = [
+            PresentInstance(
+                id=one.id,
+                role=one.role,
+                state=one.state,
+                in_flight=sum(router.in_flight.get(one.id, 0) for router in routers),
+                waiting=sum(router.waiting.get(one.id, 0) for router in routers),
+            )
+            for one in seen.instances
+        ]
+        signals = pool_signals(measured, present, facts.table, now.timestamp())
+        if signals is None:
+            return seen
+        of_instances = loads(measured, {one.id: one.role for one in seen.instances}, signals, facts.table)
+        counted = await connection.execute(statements.SESSIONS, {"pool": row.id, "names": [one.id for one in seen.instances]})
+        bound = {one.instance: int(one.bound) for one in counted}
+        return replace(
+            seen,
+            signals=signals,
+            instances=tuple(replace(one, load=of_instances.get(one.id), sessions=bound.get(one.id, 0)) for one in seen.instances),
+        )
+
+
+async def _all(connection: AsyncConnection) -> list[Any]:
+    pools = tables.pools
+    query = select(pools).where(pools.c.deleted_at.is_(None)).order_by(pools.c.namespace, pools.c.name)
+    return list(await connection.execute(query.limit(MOST_POOLS + 1)))
+
+
+async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime) -> dict[int, PoolSituation]:
+    ids = [row.id for row in rows]
+    lately: dict[str, Any] = {"pools": ids, "now": now}
+    routed: dict[str, Any] = {"keys": [str(one) for one in ids], "live": LIVE_SECONDS}
+    complete = await complete_until(connection, ids, now)
+    judged: dict[str, Any] = {**lately, "pools": [one for one in ids if one not in complete]}
+    traffic: dict[int, Traffic] = defaultdict(dict)
+    for row in await connection.execute(statements.TRAFFIC, judged):
+        traffic[row.pool_id][row.instance] = traffic_of(row)
+    refused: dict[int, dict[str, int]] = defaultdict(dict)
+    for row in await connection.execute(statements.REFUSED, judged):
+        refused[row.pool_id][row.reason] = row.refused
+    losses: dict[int, dict[str, int]] = defaultdict(dict)
+    for row in await connection.execute(statements.LOSSES, lately):
+        losses[row.pool_id][row.instance] = row.losses
+    troubles: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    stalled_ranks: dict[tuple[str, str], tuple[int, ...]] = {}
+    for row in await connection.execute(statements.TROUBLED, routed):
+        troubles[row.pool, row.instance][row.trouble] = row.seconds
+        if row.trouble == EngineTrouble.ENGINE_STALLED and all(row.ranks):  # no router finds all of the engine stalled
+            stalled_ranks[row.pool, row.instance] = tuple(sorted({rank for ranks in row.ranks for rank in ranks}))
+    instances: dict[int, list[SeenInstance]] = defaultdict(list)
+    for row in await connection.execute(statements.INSTANCES, {"pools": ids}):
+        one = SeenInstance(
+            id=row.id,
+            role=Role(row.role),
+            state=InstanceState(row.state),
+            reason=row.reason,
+            weight=row.weight,
+            losses=losses[row.pool_id].get(row.id, 0),
+            troubles=troubles.get((str(row.pool_id), row.id), {}),
+            stalled_ranks=stalled_ranks.get((str(row.pool_id), row.id), ()),
+        )
+        seen = traffic[row.pool_id].pop(row.id, None)
+        instances[row.pool_id].append(one if seen is None else replace(one, served=seen))
+    advised: dict[int, list[Any]] = defaultdict(list)
+    for row in await connection.execute(statements.ADVISED, lately):
+        advised[row.pool_id].append(row)
+    failed = {row.pool_id: row.failed for row in await connection.execute(statements.FAILED, judged)}
+    moves = {row.pool_id: row for row in await connection.execute(statements.MOVES, lately)}
+    routers = {row.pool: row for row in await connection.execute(statements.ROUTERS, routed)}
+    apart: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in await connection.execute(statements.APART, routed):
+        apart[row.pool][row.why] = row.routers
+    learnt = {row.pool: row for row in await connection.execute(statements.LEARNT, routed)}
+    figures: dict[str, list[Any]] = defaultdict(list)
+    for row in await connection.execute(statements.FIGURES, routed):
+        figures[row.pool].append(row)
+    models = {row.pool_id: row.figures for row in await connection.execute(statements.MODELS, lately)}
+    sized = await sizings(connection, {row.id: slo_of(row) for row in rows}, now)
+    burns = await burns_of(connection, ids, {row.id: slo_of(row).percentile for row in rows}, now)
+    return {
+        row.id: situation(
+            row,
+            declared(row),
+            now,
+            instances=tuple(instances[row.id]),
+            gone=traffic[row.id],
+            refused=refused[row.id],
+            failed=failed.get(row.id, 0),
+            moves=moves.get(row.id),
+            advised=advised[row.id],
+            routers=routers.get(str(row.id)),
+            apart=apart[str(row.id)],
+            learnt=learnt.get(str(row.id)),
+            figures=figures[str(row.id)],
+            model=models.get(row.id),
+            burns=burns[row.id],
+            behind=(now - complete[row.id]).total_seconds() if row.id in complete else 0.0,
+            sizing=sized.get(row.id),
+        )
+        for row in rows
+    }

@@ -1,0 +1,204 @@
+"""Who changed what: people and the system in the audit log, whose entries somebody may read, and events of the
+Kubernetes API's own audit log (audit.k8s.io/v1) as changes of pools. Pure.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from fairlead.errors import InvalidInput
+from fairlead_api.infra.spans import Sight
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import OPERATOR_EVENT, AuditKind
+from fairlead_process.json_documents import decode_json
+
+SYSTEM_ROLES = (AccessRole.SYSTEM_OPERATOR, AccessRole.SYSTEM_ROUTER)
+CLUSTER = "cluster"
+"""The role of entries about changes that were seen in the cluster."""
+
+MACHINES = ("autoscaler", "controller", "operator")
+"""Words in the field managers of programs that change objects by themselves: `horizontal-pod-autoscaler`,
+`argocd-controller`, `kustomize-controller`. Others, such as `kubectl-edit`, are the tools of people."""
+
+
+def kind_of(role: str, action: str, source: str) -> AuditKind:
+    """Who acted. The index `ix_audit_log_human` says the same in SQL."""
+    itself = role in SYSTEM_ROLES or action.startswith(OPERATOR_EVENT)
+    machine = role == CLUSTER and any(word in source for word in MACHINES)
+    return AuditKind.SYSTEM if itself or machine else AuditKind.HUMAN
+
+
+def in_sight(subject: str, sight: Sight) -> bool:
+    """Whether an entry about this object, such as `default/chat`, may be read by who sees these namespaces."""
+    namespace, slash, _ = subject.partition("/")
+    return sight is None or (bool(slash) and namespace in sight)
+
+
+GROUP, RESOURCE = "fairlead.dev", "inferencepools"
+DEEPEST_OBJECTS = 500
+"""Levels of an EventList with what was written: any object of the cluster, also a definition with its schema."""
+CHANGING = frozenset({"create", "update", "patch"})
+OF_SPEC = ("", "scale")
+"""Subresources whose writes change the spec; `status` does not."""
+DONE = "ResponseComplete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _User:
+    username: str = ""
+    groups: list[str] = field(default_factory=list)
+
+
+class _Reference(msgspec.Struct, rename="camel"):
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    api_group: str = ""
+    subresource: str = ""
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    """What is read of an event, of the type in k8s.io/apiserver/pkg/apis/audit/v1; the rest of it is skipped."""
+
+    stage: str
+    verb: str
+    user: _User
+    stage_timestamp: datetime
+    audit_id: str = msgspec.field(name="auditID")
+    request_uri: str = msgspec.field(name="requestURI", default="")
+    user_agent: str = ""
+    impersonated_user: _User | None = None
+    object_ref: _Reference | None = None
+    response_status: _Status | None = None
+    response_object: Any = None
+
+
+class _EventList(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    items: list[msgspec.Raw]
+
+
+_lists, _events = msgspec.json.Decoder(_EventList), msgspec.json.Decoder(_Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterChange:
+    """A write that the API server did to a pool's object, and for whom.
+
+    `generation` is None where the answer has none: a scale is answered by a Scale. `actor` is the user whose
+    credentials came, `acted_as` whom they impersonated.
+    """
+
+    audit_id: str
+    at: datetime
+    uid: str
+    version: int
+    generation: int | None
+    actor: str
+    acted_as: str | None
+    groups: tuple[str, ...]
+    agent: str
+
+
+def read_events(content: bytes) -> tuple[list[ClusterChange], int]:
+    """The changes of pools in an EventList, and how many events of pools could not be used, as they have no answer in
+    them (the policy's level is below RequestResponse) or are of another shape.
+
+    Raises InvalidInput, msgspec.DecodeError.
+    """
+    try:
+        listed = decode_json(content, _lists, deepest=DEEPEST_OBJECTS)
+    except msgspec.ValidationError as error:
+        raise InvalidInput("body", None, f"send an EventList of audit.k8s.io/v1: {error}") from None
+    if (listed.api_version, listed.kind) != ("audit.k8s.io/v1", "EventList"):
+        raise InvalidInput("apiVersion", f"{listed.api_version} {listed.kind}"[:100], "send an EventList of audit.k8s.io/v1")
+    changes, unusable = [], 0
+    for raw in listed.items:
+        try:
+            event = _events.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            unusable += 1
+            continue
+        if _changes_a_pool(event):
+            change = _change(event)
+            unusable += change is None
+            changes += [] if change is None else [change]
+    return changes, unusable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """An object as it was when its spec was seen to differ."""
+
+    version: int
+    generation: int
+
+
+def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list[ClusterChange]:
+    """Of one object's changes those that made the revision seen at `until`, when `since` is of the one before, in their
+    order. Each change of the spec is a generation; a write that left it as it was changed something else.
+    """
+    found: list[ClusterChange] = []
+    generation, version = since.generation, since.version
+    for one in sorted(changes, key=lambda change: (change.version, change.at)):
+        if not version < one.version <= until.version:
+            continue
+        version = one.version
+        made = generation + 1 if one.generation is None else one.generation
+        if generation < made <= until.generation:
+            found.append(one)
+            generation = made
+    return found
+
+
+def actors(changes: Sequence[ClusterChange]) -> str:
+    """The users, each once, in the order of their changes."""
+    return ", ".join(dict.fromkeys(one.actor if one.acted_as is None else f"{one.actor} as {one.acted_as}" for one in changes))
+
+
+def _changes_a_pool(event: _Event) -> bool:
+    about, answer = event.object_ref, event.response_status
+    return (
+        about is not None
+        and (about.api_group, about.resource) == (GROUP, RESOURCE)
+        and about.subresource in OF_SPEC
+        and event.verb in CHANGING
+        and event.stage == DONE
+        and answer is not None
+        and 200 <= answer.code < 300
+        and "dryRun" not in parse_qs(urlsplit(event.request_uri).query)
+    )
+
+
+def _change(event: _Event) -> ClusterChange | None:
+    answer = event.response_object
+    about = answer.get("metadata") if isinstance(answer, dict) else None
+    if not isinstance(about, dict):
+        return None
+    uid, version, generation = about.get("uid"), about.get("resourceVersion"), about.get("generation")
+    if not (isinstance(uid, str) and isinstance(version, str) and version.isascii() and version.isdigit() and len(version) < 19):
+        return None
+    generation = generation if isinstance(generation, int) and 0 < generation < 2**63 else None
+    people = [event.user, *([] if event.impersonated_user is None else [event.impersonated_user])]
+    if any("\0" in text for one in people for text in (uid, event.audit_id, event.user_agent, one.username, *one.groups)):
+        return None  # Postgres holds no such text
+    return ClusterChange(
+        audit_id=event.audit_id,
+        at=event.stage_timestamp,
+        uid=uid,
+        version=int(version),
+        generation=generation,
+        actor=event.user.username,
+        acted_as=None if event.impersonated_user is None else event.impersonated_user.username,
+        groups=tuple(event.user.groups),
+        agent=event.user_agent,
+    )

@@ -1,0 +1,137 @@
+"""The audit log, its head, and the verification of its chain; and the webhook of the Kubernetes API's audit log, so
+that kubectl's changes have an author.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+
+from fairlead.errors import InvalidInput
+from fairlead_api.access.guards import Guard
+from fairlead_api.audit.cluster_events import read_events
+from fairlead_api.audit.store import AuditFilter, PostgresAuditLog, PostgresClusterChanges
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.answers import answer
+from fairlead_api.http.bodies import MalformedBody
+from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.http.strictness import CLUSTER_AUDIT
+from fairlead_api.infra.audit_log import PostgresAudit
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.times import parse_range
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditKind, AuditVerification, ClusterAuditReceipt
+
+_log = logging.getLogger(__name__)
+
+MOST_BYTES = 32 * 1024 * 1024
+"""Of a list; the API server's own limit for one that it truncates is 10 MiB."""
+_BODY = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "items"],
+    "properties": {
+        "apiVersion": {"const": "audit.k8s.io/v1"},
+        "kind": {"const": "EventList"},
+        "items": {"type": "array", "items": {"type": "object"}},
+    },
+}
+_EMPTY = {"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "items": []}
+
+
+def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Callable[[], datetime]) -> APIRouter:
+    """POST /v1/kubernetes/audit."""
+    routes = APIRouter(tags=["history"])
+    Auditor = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_AUDIT))]  # noqa: N806 - it is a type
+    content = {"schema": _BODY, "examples": {"no events": {"summary": "no events", "value": _EMPTY}}}
+    described = {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+    @routes.post(CLUSTER_AUDIT, response_model=ClusterAuditReceipt, openapi_extra=described)
+    async def post_cluster_audit(request: Request, caller: Auditor) -> Any:
+        """Events of the Kubernetes API's audit log (audit.k8s.io/v1), as its webhook backend sends them.
+
+        Other events than writes to pools are skipped, and so is what is not known of an event; sending one again
+        changes nothing.
+        """
+        content = bytearray()
+        async for part in request.stream():
+            content += part
+            if len(content) > MOST_BYTES:
+                raise HTTPException(413, f"the body is larger than {MOST_BYTES // 1024 // 1024} MiB; set a smaller batch size")
+        try:
+            changes, unusable = read_events(bytes(content))
+        except msgspec.DecodeError as error:
+            raise MalformedBody(str(error)) from None
+        if unusable:
+            _log.warning(
+                "audit events of pools without their object; set the policy's level to RequestResponse", extra={"events": unusable}
+            )
+        return answer(ClusterAuditReceipt(changes=len(changes), new=await store.add(changes, clock()), unusable=unusable))
+
+    return routes
+
+
+KeptId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
+
+
+def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit, clock: Callable[[], datetime]) -> APIRouter:
+    """The audit log under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER)
+    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
+
+    async def chosen(
+        pool: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        kind: AuditKind | None = None,
+        target: Annotated[str | None, Query(alias="object")] = None,
+        start: From = None,
+        end: To = None,
+    ) -> Fetch:
+        begun, ended = parse_range(start, end, clock())
+        wanted = AuditFilter(pool=pool, actor=actor, action=action, object=target, kind=kind, start=begun, end=ended)
+        return lambda span: reader.entries(wanted, span)
+
+    @routes.get("/audit/verification", response_model=AuditVerification)
+    async def get_verification(caller: Viewer, head_id: KeptId = None, head_chain: KeptChain = None) -> Any:
+        """Checks the whole hash chain, up to its newest head.
+
+        A head kept from `/v1/audit/head` is checked too if it is given.
+        """
+        if (head_id is None) != (head_chain is None):
+            raise InvalidInput("head_id" if head_id is None else "head_chain", None, "give head_id and head_chain together, or neither")
+        kept = None if head_id is None or head_chain is None else AuditHead(id=head_id, chain=head_chain, at=clock())
+        return answer(await verifier.verify(kept))
+
+    @routes.get("/audit/head", response_model=AuditHead)
+    async def get_head(caller: Viewer) -> Any:
+        """The newest entry's place in the chain. Keep it outside this database: it proves later what the log was."""
+        head = await verifier.head()
+        if head is None:
+            raise NotFound("audit entry", "1")
+        return answer(head)
+
+    seeing = guard.needs(AccessRole.VIEWER, somewhere=True)
+    listing(routes, "/audit", AuditEntry, seeing, chosen, by="-at")
+
+    @routes.get("/audit/{entry_id}", response_model=AuditEntry)
+    async def get_audit_entry(entry_id: int, caller: Annotated[Caller, Depends(seeing)]) -> Any:
+        """One entry."""
+        return answer(await reader.entry(entry_id, caller.sight))
+
+    return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """The audit log, and the webhook of the Kubernetes API's own."""
+    return Feature(
+        routes=(
+            cluster_audit_routes(guard, PostgresClusterChanges(infra.control), infra.clock),
+            audit_routes(guard, PostgresAuditLog(infra.reads), PostgresAudit(infra.reads), infra.clock),
+        )
+    )

@@ -1,0 +1,199 @@
+"""The audit log as the public API lists it; and who changed pools by the Kubernetes API's audit log, with the revisions
+that name their author from it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Boolean, ColumnElement, func, literal_column, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api import tables
+from fairlead_api.audit.cluster_events import CLUSTER, ClusterChange, Seen, actors, changers, in_sight, kind_of
+from fairlead_api.audit.tables import BY_THE_SYSTEM
+from fairlead_api.infra import audit_log
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.lists import between, narrowed
+from fairlead_api.infra.object_marks import FIELD_MANAGER
+from fairlead_api.infra.paging import Test, page
+from fairlead_api.infra.records import read
+from fairlead_api.infra.spans import Sight, Span
+from fairlead_api.tables import audit_log as log
+from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditKind
+from fairlead_client.resources.pages import Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Filter of the audit log; `actor`, `action` and `object` match exactly, or as prefixes when they end in `*`.
+
+    `pool` matches what was done to the pool and to all that is its own, such as its instances.
+    """
+
+    pool: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    object: str | None = None
+    kind: AuditKind | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+LOOKED_BACK = 20
+"""Newest revisions of a pool that a late event may name the author of."""
+NEVER = Seen(version=0, generation=0)
+
+
+class PostgresClusterChanges:
+    """Keeps who changed what in the cluster."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, changes: Sequence[ClusterChange], now: datetime) -> int:
+        """Stores changes not stored before, and names their users where a revision has only a field manager; the number
+        stored.
+        """
+        if not changes:
+            return 0
+
+        async def work(connection: AsyncConnection) -> int:
+            stored = insert(tables.cluster_changes).on_conflict_do_nothing().returning(tables.cluster_changes.c.uid)
+            new = (
+                (await connection.execute(stored, [msgspec.to_builtins(one, builtin_types=(datetime,)) for one in changes])).scalars().all()
+            )
+            drafts: list[AuditDraft] = []
+            for uid in sorted(set(new)):  # in one order, as each locks a pool
+                await _attribute(connection, uid, drafts)
+            await audit_log.append(connection, drafts, now)
+            return len(new)
+
+        return await self._database.writing(work)
+
+
+async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: Seen) -> str | None:
+    """The users that made the spec seen at `until`, the pool's next revision; None if nothing told of them yet."""
+    revisions = tables.pool_revisions
+    query = select(revisions).where(revisions.c.pool_id == pool_id).order_by(revisions.c.number.desc()).limit(1)
+    before = (await connection.execute(query)).one_or_none()
+    found = await _changers(connection, uid, _seen(before, uid), until)
+    return actors(found) or None
+
+
+async def _attribute(connection: AsyncConnection, uid: str, drafts: list[AuditDraft]) -> None:
+    """Names the users of the newest revisions of a living object. The pool's row is locked: a revision that is made
+    meanwhile sees the changes that are stored here.
+    """
+    pools, revisions = tables.pools, tables.pool_revisions
+    pool = (await connection.execute(select(pools).where(pools.c.uid == uid).with_for_update())).one_or_none()
+    if pool is None:
+        return
+    query = select(revisions).where(revisions.c.pool_id == pool.id).order_by(revisions.c.number.desc()).limit(LOOKED_BACK)
+    rows = (await connection.execute(query)).all()
+    for before, row in zip([*rows[1:], None], rows, strict=True):
+        if row.uid != uid or row.resource_version is None or row.manager in (None, FIELD_MANAGER):
+            continue
+        if before is None and row.number > 1:
+            continue  # the one before is too far back
+        found = await _changers(connection, uid, _seen(before, uid), _seen(row, uid))
+        actor = actors(found)
+        if not found or actor == row.actor:
+            continue
+        await connection.execute(
+            update(revisions).where(revisions.c.pool_id == pool.id, revisions.c.number == row.number).values(actor=actor)
+        )
+        drafts.append(_draft(f"{pool.namespace}/{pool.name}", row, actor, found))
+
+
+def _draft(pool: str, row: Any, actor: str, found: Sequence[ClusterChange]) -> AuditDraft:
+    return AuditDraft(
+        actor=actor,
+        role=CLUSTER,
+        source=row.manager,
+        action=AuditAction.POOL_CHANGE_ATTRIBUTED,
+        object=pool,
+        reason=f"the Kubernetes API's audit log tells who made revision {row.number}",
+        before={"actor": row.actor},
+        after={
+            "revision": row.number,
+            "actor": actor,
+            "groups": [list(one.groups) for one in found],
+            "agents": [one.agent for one in found],
+            "audit_ids": [one.audit_id for one in found],
+        },
+    )
+
+
+async def _changers(connection: AsyncConnection, uid: str, since: Seen, until: Seen) -> list[ClusterChange]:
+    changes = tables.cluster_changes
+    query = select(changes).where(changes.c.uid == uid, changes.c.version > since.version, changes.c.version <= until.version)
+    return changers([read(ClusterChange, row) for row in await connection.execute(query)], since, until)
+
+
+def _seen(row: Any, uid: str) -> Seen:
+    """Where a revision was seen; an object that was made anew begins anew."""
+    return NEVER if row is None or row.uid != uid else Seen(version=row.resource_version or 0, generation=row.generation)
+
+
+_BY_THE_SYSTEM = literal_column(f"({BY_THE_SYSTEM})", Boolean)
+
+
+class PostgresAuditLog:
+    """Audit entries as the public API lists them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def entries(self, wanted: AuditFilter, span: Span) -> Page[AuditEntry]:
+        exact: list[tuple[ColumnElement[Any], Any]] = []
+        beginnings: list[Test] = []
+        for name in ("object", "actor", "action"):
+            value = getattr(wanted, name)
+            if value is not None and value.endswith("*"):
+                beginnings.append(_begins(name, value[:-1]))
+            else:
+                exact.append((log.c[name], value))
+        if wanted.pool is not None:
+            beginnings.append(_of_pool(wanted.pool))
+        query, also = narrowed(between(select(log), log.c.at, wanted.start, wanted.end), exact)
+        if wanted.kind is AuditKind.HUMAN:
+            query = query.where(~_BY_THE_SYSTEM)
+        elif wanted.kind is AuditKind.SYSTEM:
+            also = [*also, lambda _: _BY_THE_SYSTEM]
+        if span.sight is not None:
+            also = [*also, _within(span.sight)]
+        async with self._database.reading() as connection:
+            also = [*also, *beginnings]
+            return await page(
+                connection, query, (log.c.at, log.c.id), _entry, also=also, cursor=span.cursor, limit=span.limit, reverse=span.reverse
+            )
+
+    async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
+        """One entry. Raises NotFound, also for one about what is not in sight."""
+        async with self._database.reading() as connection:
+            row = (await connection.execute(select(log).where(log.c.id == entry_id))).one_or_none() if entry_id < 2**63 else None
+        if row is None or not in_sight(row.object, sight):
+            raise NotFound("audit entry", str(entry_id))
+        return _entry(row)
+
+
+def _begins(name: str, beginning: str) -> Test:
+    return lambda columns: columns[name].startswith(beginning, autoescape=True)
+
+
+def _of_pool(pool: str) -> Test:
+    return lambda columns: (columns.object == pool) | columns.object.startswith(f"{pool}/", autoescape=True)
+
+
+def _within(sight: frozenset[str]) -> Test:
+    return lambda columns: columns.object.contains("/") & func.split_part(columns.object, "/", 1).in_(sorted(sight))
+
+
+def _entry(row: Any) -> AuditEntry:
+    return read(AuditEntry, row, kind=kind_of(row.role, row.action, row.source))

@@ -1,0 +1,144 @@
+"""Sampled decisions: why a request went where it went; and sessions all of whose decisions are kept for some
+minutes.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+
+from fairlead.errors import InvalidInput
+from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.decisions.store import DecisionFilter, PostgresDecisions, PostgresKeptSessions
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.answers import answer, seen
+from fairlead_api.http.bodies import known_fields
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.errors import Conflict
+from fairlead_api.infra.times import parse_range
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
+from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions
+
+MOST_SESSIONS = 20
+"""Sessions of one pool at a time."""
+MOST_MINUTES = 60
+LONGEST_SESSION = 500
+
+
+class Keeping:
+    """Keeps all decisions of a session for some minutes: bounded in number and time, audited, sent to routers."""
+
+    def __init__(self, store: PostgresKeptSessions) -> None:
+        self._store = store
+
+    async def kept(self, pool: PoolKey, now: datetime) -> KeptSessions:
+        return KeptSessions(pool=str(pool), sessions=await self._store.kept(pool, now))
+
+    async def keep(self, pool: PoolKey, request: KeepSessionRequest, caller: Caller, now: datetime) -> KeptSession:
+        """Keeps all decisions of a session. Raises InvalidInput, NotFound, Conflict."""
+        if not request.session or len(request.session) > LONGEST_SESSION or "\0" in request.session:
+            raise InvalidInput("session", request.session, f"write the session's name, of at most {LONGEST_SESSION} characters")
+        if not 1 <= request.minutes <= MOST_MINUTES:
+            raise InvalidInput("minutes", request.minutes, f"write 1 to {MOST_MINUTES}")
+        until = now + timedelta(minutes=request.minutes)
+        session = KeptSession(session=request.session, until=until, by=caller.identity.subject)
+        if not await self._store.keep(pool, session, caller, now, MOST_SESSIONS):
+            detail = f"the decisions of {MOST_SESSIONS} sessions of {pool} are kept already; end one of them, or wait"
+            raise Conflict("too-many-kept-sessions", detail)
+        return session
+
+    async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
+        """Ends it before its time. Raises NotFound."""
+        await self._store.let_go(pool, session, caller, now)
+
+
+MOST_COUNTED = 1000
+"""Most decisions whose reasons are counted."""
+
+
+def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[], datetime]) -> APIRouter:
+    """Decisions under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def chosen(
+        pool: str | None = None,
+        instance: str | None = None,
+        session: str | None = None,
+        reason: DecisionReason | None = None,
+        priority_class: str | None = None,
+        kept: KeptFor | None = None,
+        outcome: RequestOutcome | None = None,
+        start: From = None,
+        end: To = None,
+    ) -> Fetch:
+        begun, ended = parse_range(start, end, clock())
+        wanted = DecisionFilter(
+            pool=pool,
+            instance=instance,
+            session=session,
+            reason=reason,
+            priority_class=priority_class,
+            kept=kept,
+            outcome=outcome,
+            start=begun,
+            end=ended,
+        )
+        return lambda span: reader.decisions(wanted, span)
+
+    listing(routes, "/decisions", RoutingDecision, viewer, chosen, by="-at")
+
+    @routes.get("/decisions/{decision_id:path}", response_model=RoutingDecision)
+    async def get_decision(decision_id: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
+        """One sampled decision with its candidates."""
+        return answer(seen(caller, await reader.decision(decision_id), "decision", decision_id))
+
+    async def get_decision_reasons(namespace: str, name: str, newest: Annotated[int, Query(ge=1, le=MOST_COUNTED)] = 100) -> Ask:
+        """How many of a pool's `newest` sampled decisions had each reason."""
+        return lambda _: reader.reasons(PoolKey(namespace=namespace, name=name), newest)
+
+    path, needs = "/pools/{namespace}/{name}/decision-reasons", guard.needs(AccessRole.VIEWER)
+    document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
+    return routes
+
+
+def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], datetime]) -> APIRouter:
+    """/v1/pools/{namespace}/{name}/kept-sessions."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
+    Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
+    path = "/pools/{namespace}/{name}/kept-sessions"
+
+    @routes.get(path, response_model=KeptSessions)
+    async def get_kept_sessions(namespace: str, name: str, caller: Viewer) -> Any:
+        """Sessions of a pool all of whose decisions are kept now."""
+        return answer(await keeping.kept(PoolKey(namespace=namespace, name=name), clock()))
+
+    @routes.post(path, status_code=201, dependencies=[Depends(known_fields(KeepSessionRequest))])
+    async def keep_session(namespace: str, name: str, body: KeepSessionRequest, caller: Operator) -> KeptSession:
+        """Keeps all decisions of a session for so many minutes from now; it ends by itself."""
+        return await keeping.keep(PoolKey(namespace=namespace, name=name), body, caller, clock())
+
+    @routes.delete(path + "/{session:path}", status_code=204)
+    async def let_session_go(namespace: str, name: str, session: str, caller: Operator) -> None:
+        """Keeps decisions of the session like those of others again."""
+        await keeping.let_go(PoolKey(namespace=namespace, name=name), session, caller, clock())
+
+    return routes
+
+
+def decisions_of(infra: Infra) -> PostgresDecisions:
+    """The store of decisions."""
+    return PostgresDecisions(infra.reads, infra.policies, infra.settings.retention.decisions_days)
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Decisions, and sessions that keep all of theirs."""
+    keeping = Keeping(PostgresKeptSessions(infra.control))
+    return Feature(routes=(decision_routes(guard, decisions_of(infra), infra.clock), kept_session_routes(guard, keeping, infra.clock)))

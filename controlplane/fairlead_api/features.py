@@ -1,0 +1,133 @@
+"""What a subject is built from, what it adds to the API, and how all of it runs."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from fastapi import APIRouter
+
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead_api.http.telemetry import Telemetry
+from fairlead_api.infra.copying import keep_ending_suspended_copies
+from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.infra.notices import Notice
+from fairlead_api.infra.notifying import listen
+from fairlead_api.infra.partitions import Partitions
+from fairlead_api.infra.pulse import Pulse
+from fairlead_api.infra.sharing import Recent, Shared
+from fairlead_api.infra.upgrading import upgrade
+from fairlead_api.settings import Settings
+from fairlead_process.policies import installed_policies
+from fairlead_process.tasks import Tasks
+
+LISTENING_SECONDS = 3.0
+"""How long the start waits for notices. Without a database the API starts all the same and answers 503."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infra:
+    """What every subject may be built from. `present`, `recent` and `of_hours` share answers among callers; `simulator`
+    is the command of a process that simulates jobs.
+    """
+
+    settings: Settings
+    clock: Callable[[], datetime]
+    pulse: Pulse
+    reads: Database
+    reports: Database
+    control: Database
+    background: Database
+    partitions: Partitions
+    telemetry: Telemetry
+    policies: PolicyCatalogue
+    present: Shared
+    recent: Recent
+    of_hours: Recent
+    simulator: Sequence[str]
+    suspended_seconds: float
+    """How long a report's transaction may be silent."""
+
+    @property
+    def simulates(self) -> bool:
+        """Whether this process simulates jobs."""
+        return self.settings.simulation_processes > 0 and bool(self.simulator)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """What a subject adds: routes, tasks that run for ever, what listens to notices of other processes (`on_gap`: some
+    may have been missed), and jobs that run in the background while the context is open.
+    """
+
+    routes: Sequence[APIRouter]
+    tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    on_notice: Callable[[Notice], Awaitable[None]] | None = None
+    on_gap: Callable[[], None] | None = None
+    jobs: Callable[[], AbstractAsyncContextManager[None]] | None = None
+
+
+def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float, simulator: Sequence[str]) -> Infra:
+    """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
+    pulse, share = Pulse(settings.database_url, patience), settings.share_seconds
+    reads, reports, control, background = (
+        Database(settings.database_url, one.patient(patience), pulse) for one in (READS, REPORTS, CONTROL, UPKEEP)
+    )
+    return Infra(
+        settings=settings,
+        clock=clock,
+        pulse=pulse,
+        reads=reads,
+        reports=reports,
+        control=control,
+        background=background,
+        partitions=Partitions(background),
+        telemetry=Telemetry(),
+        policies=installed_policies(),
+        present=Shared(share),
+        recent=Recent(4 * share, 20 * share),
+        of_hours=Recent(30 * share, 120 * share),
+        simulator=simulator,
+        suspended_seconds=REPORTS.patient(patience).idle_seconds,
+    )
+
+
+@asynccontextmanager
+async def running(infra: Infra, features: Sequence[Feature]) -> AsyncIterator[None]:
+    """Runs the features while the context is open."""
+    if infra.settings.migrate:
+        await asyncio.to_thread(upgrade, infra.settings.database_url)
+    async with contextlib.AsyncExitStack() as stack:
+        for database in (infra.reads, infra.reports, infra.control, infra.background):
+            stack.push_async_callback(database.close)
+        tasks = await stack.enter_async_context(Tasks())
+        tasks.start("database pulse", infra.pulse.run)
+        tasks.start("suspended copies", partial(keep_ending_suspended_copies, infra.background, infra.suspended_seconds))
+        for figures in (infra.recent, infra.of_hours):
+            stack.push_async_callback(figures.close)
+        listening = asyncio.Event()
+
+        async def noticed(notice: Notice) -> None:
+            for feature in features:
+                if feature.on_notice is not None:
+                    await feature.on_notice(notice)
+
+        def connected() -> None:
+            for feature in features:
+                if feature.on_gap is not None:
+                    feature.on_gap()
+            listening.set()
+
+        tasks.start("notices", partial(listen, infra.settings.database_url, infra.pulse, noticed, connected))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(listening.wait(), LISTENING_SECONDS)
+        for feature in features:
+            for name, task in feature.tasks.items():
+                tasks.start(name, task)
+        for feature in features:
+            if infra.settings.background and feature.jobs is not None:
+                await stack.enter_async_context(feature.jobs())
+        yield

@@ -1,0 +1,81 @@
+"""How the API writes an answer, in one piece or without end, and to whom it does not. A reader of an endless answer
+that stops reading is cut off after a while, so that it holds no task and no buffers.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from fastapi import Response
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.errors import NotFound
+
+KNOWN_SECONDS = 30.0
+"""After at most about this long a stream ends whose reader's credential has ended, or has other rights."""
+
+_log = logging.getLogger(__name__)
+
+
+class BoundedStream(StreamingResponse):
+    """A streaming response that gives up when one of its writes is not taken within `patience_seconds`."""
+
+    patience_seconds = 10.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def bounded(message: MutableMapping[str, Any]) -> None:
+            async with asyncio.timeout(self.patience_seconds):
+                await send(message)
+
+        self.headers["cache-control"] = "no-store"
+        self.headers["x-accel-buffering"] = "no"
+        try:
+            await super().__call__(scope, receive, bounded)
+        except* TimeoutError:
+            _log.warning("stream closed, reader does not read", extra={"path": scope["path"]})
+
+
+async def while_known(
+    content: AsyncGenerator[bytes, None], is_still_known: Callable[[], Awaitable[bool]], monotonic: Callable[[], float] = time.monotonic
+) -> AsyncIterator[bytes]:
+    """The content, as long as its reader may have it: who asks is settled once, and a stream goes on for days."""
+    looked_at = monotonic()
+    async with aclosing(content):
+        async for piece in content:
+            if monotonic() - looked_at >= KNOWN_SECONDS:
+                if not await is_still_known():
+                    return
+                looked_at = monotonic()
+            yield piece
+
+
+class OfPool(Protocol):
+    """What belongs to a pool, namespace/name."""
+
+    @property
+    def pool(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=OfPool)
+
+
+def answer(content: object, status: int = 200) -> Response:
+    """JSON of our dataclasses, encoded once."""
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+def seen(caller: Caller, item: Item, kind: str, name: str) -> Item:
+    """The item. Raises NotFound for that of a pool that the caller may not see: nobody learns that it exists."""
+    if not caller.sees(item.pool):
+        raise NotFound(kind, name)
+    return item
+
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v1/login", "/v1/login-modes", "/v1/login/oidc"})
+"""Paths that answer without a token."""

@@ -1,0 +1,205 @@
+"""Completes FastAPI's OpenAPI document.
+
+It adds credentials, the refusals and headers that really come, examples of request bodies by the name of their type (a
+test reads each as the API would), and that request bodies take no unknown fields.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import TypeAdapter
+
+from fairlead.reports.batches import Report
+from fairlead.reports.predictors import TrainedModel
+from fairlead_api.http import refusals
+from fairlead_api.http.answers import OPEN_PATHS
+from fairlead_api.http.bodies import with_definitions
+from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.simulations import SimulationRequest
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "LoginRequest": {"a login link's token": {"token": "fll_4J8…"}},
+    "OidcLoginRequest": {
+        "what a browser brought back": {
+            "code": "SplxlOBeZQQYbYS6WxSbIA",
+            "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+            "nonce": "n-0S6_WzA2Mj",
+            "redirect_uri": "https://fairlead.example.com/login/oidc/answer",
+        }
+    },
+    "LoginLinkRequest": {"for a colleague": {"role": "operator", "minutes": 10, "subject": "ada"}},
+    "TokenRequest": {"for a dashboard": {"name": "grafana", "role": "viewer", "days": 90}},
+    "GatewayKeyRequest": {
+        "for one pool, with limits": {
+            "name": "team-search",
+            "pools": ["default/chat"],
+            "requests_per_minute": 600,
+            "tokens_per_minute": 2_000_000,
+        },
+        "for everything": {"name": "ci"},
+    },
+    "GatewayKeyChange": {"may have decisions kept": {"explain": True}},
+    "EngineFit": {
+        "fitted to a file of records": {
+            "source": "records.jsonl",
+            "fitted_at": "2026-11-28T12:00:00Z",
+            "engines": 8,
+            "requests": 599,
+            "fitted": 252,
+            "contradicting": 53,
+            "at_edges": 41,
+            "costs": {
+                "overhead_seconds": 0.021,
+                "prefill_fixed": 0.011,
+                "prefill_per_token": 0.00013,
+                "prefill_per_context": 0.0,
+                "prefill_per_pair": 0.000000003,
+                "decode_fixed": 0.019,
+                "decode_per_context_token": 0.0000002,
+                "decode_per_sequence": 0.0002,
+                "max_batched_tokens": 2048,
+            },
+            "ttft": {
+                "requests": 254,
+                "real_mean": 0.369,
+                "real_p50": 0.314,
+                "real_p90": 0.644,
+                "real_p99": 1.06,
+                "modelled_mean": 0.334,
+                "modelled_p50": 0.247,
+                "modelled_p90": 0.57,
+                "modelled_p99": 0.949,
+                "mean_error": 0.124,
+                "correlation": 0.947,
+            },
+            "tpot": {
+                "requests": 254,
+                "real_mean": 0.0343,
+                "real_p50": 0.032,
+                "real_p90": 0.048,
+                "real_p99": 0.0709,
+                "modelled_mean": 0.0329,
+                "modelled_p50": 0.0307,
+                "modelled_p90": 0.0461,
+                "modelled_p99": 0.0672,
+                "mean_error": 0.052,
+                "correlation": 0.986,
+            },
+        }
+    },
+    "KeepSessionRequest": {"for ten minutes": {"session": "574-r2"}, "for an hour": {"session": "574-r2", "minutes": 60}},
+    "PlanRequest": {
+        "scale": {"kind": "scale", "replicas": 7},
+        "another policy": {"kind": "policy", "fields": {"policy": "dualmap", "parameters": {"slo_fraction": 0.5}}},
+        "tighter targets": {"kind": "slo", "fields": {"ttft": "3s", "percentile": 95}},
+        "drain one instance": {"kind": "drain", "instance": "chat-bk2xz4"},
+        "a schedule": {
+            "kind": "schedule",
+            "fields": {
+                "name": "office-hours",
+                "action": "set",
+                "spec": {
+                    "cron": "0 8 * * 1-5",
+                    "duration": "10h",
+                    "timeZone": "Europe/Berlin",
+                    "roles": [{"name": "both", "minReplicas": 4}],
+                },
+            },
+        },
+    },
+    "ApplyRequest": {"an ordinary plan": {}, "a heavy plan": {"confirm": "chat", "reason": "load test is over"}},
+    "SimulationRequest": {
+        "two policies on the last hour": {"policies": [{"policy": "fairlead"}, {"policy": "dualmap"}], "start": "now-1h", "end": "now"}
+    },
+    "SimulationPlanRequest": {"the winner": {}, "the second policy": {"policy": 1}},
+}
+
+
+DESCRIPTION = (
+    "Persists what routers and the operator do, and plans what people change. Every refusal is a problem document. Send `Authorization: Bearer "
+    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router. docs/api.md tells of "
+    "pages, exports, tags and how long a version is kept."
+)
+_REF = "#/components/schemas/"
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The whole document. FastAPI builds and keeps it; completing it again changes nothing."""
+    document = app.openapi()
+    if "securitySchemes" in document.get("components", {}):
+        return document
+    document = with_definitions(document, Report, TrainedModel, SimulationRequest)
+    document["paths"] = dict(sorted(document["paths"].items()))  # in whatever order the subjects are listed
+    document["info"] |= {"description": DESCRIPTION}
+    components = document["components"]
+    components["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API token, or a web session's token."}
+    }
+    components["responses"] = refusals.responses()
+    components["headers"] = refusals.headers()
+    schemas = components["schemas"]
+    problem = TypeAdapter(Problem).json_schema(ref_template=_REF + "{model}")
+    schemas |= problem.pop("$defs", {})
+    schemas["Problem"] = problem
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            _add_refusals(operation, path, method)
+            _add_headers(operation, path, method)
+            _add_sparse(operation, schemas)
+            if path.startswith("/v1/") and "requestBody" in operation:
+                _describe_body(operation["requestBody"]["content"]["application/json"], schemas)
+    return document
+
+
+def _add_refusals(operation: dict[str, Any], path: str, method: str) -> None:
+    operation["security"] = [{"bearer": []}] if path not in OPEN_PATHS else []
+    answers = operation["responses"]
+    answers.pop("422", None)
+    for status in sorted(refusals.statuses(path, method, operation)):
+        answers[status] = {"$ref": f"#/components/responses/{status}"}
+
+
+def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
+    """X-Request-ID on every answer; ETag and 304 where an answer comes in one piece."""
+    for status, found in list(operation["responses"].items()):
+        if "$ref" in found:
+            continue
+        found.setdefault("headers", {}).update(refusals.header("X-Request-ID"))
+        whole = "application/json" in found.get("content", {}) and not path.endswith(".json")
+        if method == "get" and status == "200" and path.startswith("/v1/") and whole:
+            found["headers"].update(refusals.header("ETag"))
+            known = {"name": "if-none-match", "in": "header", "required": False, "schema": {"type": "string"}}
+            operation.setdefault("parameters", []).append({**known, "description": "ETags that are known; one of them again is a 304."})
+            sent = {**refusals.header("X-Request-ID"), **refusals.header("ETag")}
+            operation["responses"]["304"] = {"description": "It is what If-None-Match names.", "headers": sent}
+
+
+def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Lists with `fields` answer pages whose items have only these."""
+    if not any(one["name"] == "fields" for one in operation.get("parameters", ())):
+        return
+    content = operation["responses"]["200"].get("content", {}).get("application/json")
+    if content is None or "$ref" not in content["schema"]:
+        return
+    page = content["schema"]["$ref"].removeprefix(_REF)
+    item = schemas[page]["properties"]["items"]["items"]["$ref"].removeprefix(_REF)
+    sparse, sparse_page = f"Sparse{item}", f"Sparse{page}"
+    words = f"A {item} with the fields that were asked for."
+    schemas[sparse] = {**{name: part for name, part in schemas[item].items() if name != "required"}, "title": sparse, "description": words}
+    parts = {**schemas[page]["properties"], "items": {"type": "array", "items": {"$ref": _REF + sparse}, "title": "Items"}}
+    schemas[sparse_page] = {**schemas[page], "title": sparse_page, "properties": parts}
+    content["schema"] = {"anyOf": [{"$ref": _REF + page}, {"$ref": _REF + sparse_page}]}
+
+
+def _describe_body(content: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Mark bodies sent by people as taking no unknown fields (`http.bodies.known_fields`), and show examples. A body
+    without a type of ours is another's, which may grow.
+    """
+    if "$ref" not in content["schema"]:
+        return
+    name = content["schema"]["$ref"].removeprefix(_REF)
+    schemas[name]["additionalProperties"] = False
+    if name in EXAMPLES:
+        content["examples"] = {title: {"summary": title, "value": value} for title, value in EXAMPLES[name].items()}

@@ -1,0 +1,75 @@
+"""Single answers that have a table in them: as JSON, as a JSON file, and the table alone as CSV.
+
+Each is registered with one call, as lists are (`listing`).
+"""
+
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Response
+
+from fairlead_api.http.answers import BoundedStream, answer
+from fairlead_api.http.bodies import described_answer
+from fairlead_api.http.files import Fields, attachment, cell, line, named
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.spans import Sight
+
+Ask = Callable[[Sight], Awaitable[Any]]
+"""A question with its parameters already applied; it takes the namespaces that the caller may see."""
+
+ROWS_AT_ONCE = 500
+
+
+def document(
+    routes: APIRouter,
+    path: str,
+    kind: type[Any],
+    needs: Callable[..., Any],
+    asked: Callable[..., Awaitable[Ask]],
+    row: type[Any],
+    rows: Callable[[Any], Iterable[Any]],
+) -> None:
+    """Registers `path`, which answers a `kind`, the same as a file at `path`.json, and its `rows` at `path`.csv.
+
+    `asked` is a dependency that reads the parameters; its name and words are those of the endpoint. `needs` is one that
+    checks the caller.
+    """
+    name, file = asked.__name__, path.rsplit("/", 1)[-1].replace("-", "_")
+    Checked = Annotated[Caller, Depends(needs)]  # noqa: N806 - it is a type
+    Asked = Annotated[Ask, Depends(asked)]  # noqa: N806 - it is a type
+
+    async def whole(caller: Checked, ask: Asked) -> Response:
+        return answer(await ask(caller.sight))
+
+    whole.__doc__ = asked.__doc__
+    routes.add_api_route(path, whole, methods=["GET"], response_model=kind, name=name)
+
+    async def kept(caller: Checked, ask: Asked) -> Response:
+        content = msgspec.json.encode(await ask(caller.sight))
+        return BoundedStream(_once(content), media_type="application/json", headers=attachment(file, "json"))
+
+    kept.__doc__ = "The same as a file."
+    routes.add_api_route(f"{path}.json", kept, methods=["GET"], response_model=kind, name=f"{name}_json")
+
+    async def table(caller: Checked, ask: Asked, fields: Fields = None) -> Response:
+        names = named(row, fields) or [field.name for field in dataclasses.fields(row)]
+        lines = _lines(names, rows(await ask(caller.sight)))
+        return BoundedStream(lines, media_type="text/csv; charset=utf-8", headers=attachment(file, "csv"))
+
+    table.__doc__ = f"Its table as CSV; a record is a {row.__name__}."
+    csv = described_answer("text/csv")
+    routes.add_api_route(f"{path}.csv", table, methods=["GET"], response_class=Response, name=f"{name}_csv", responses=csv)
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+async def _lines(names: list[str], rows: Iterable[Any]) -> AsyncIterator[bytes]:
+    yield line(names)
+    left = iter(rows)
+    while some := list(islice(left, ROWS_AT_ONCE)):
+        yield b"".join(line([cell(getattr(one, name)) for name in names]) for one in some)

@@ -1,0 +1,142 @@
+"""Requests are read strictly before a handler runs: every JSON body once for all endpoints, and query parameters, of
+which an unknown one is an error and is never ignored, nor is one of two values.
+"""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from difflib import get_close_matches
+from typing import Any, get_args, get_origin
+
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import get_dependant
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairlead.errors import InvalidInput
+from fairlead_api.http.bodies import MalformedBody, check_json
+from fairlead_api.http.problems import of_input, of_malformed, of_too_large, problem_response
+from fairlead_client import internal_paths
+
+LARGEST_CHECKED = 2 * 1024 * 1024
+"""Bytes of the largest body that is read strictly. Larger may be what comes from processes, and a simulation with its
+trace, which has a decoder of its own; all else is refused, as JSON may take forty times its size in memory.
+"""
+
+LARGEST_OF_STRANGERS = 64 * 1024
+"""Bytes of the largest body of a login, before which nobody says who asks."""
+
+CLUSTER_AUDIT = "/v1/kubernetes/audit"
+"""Path of the webhook that takes the Kubernetes API's audit events."""
+
+OWN_DECODERS = (internal_paths.REPORTS, internal_paths.PREDICTOR_MODELS, CLUSTER_AUDIT)
+"""Paths of routers and of the Kubernetes API, whose bodies are decoded at once into their types, row by row if one does
+not fit.
+"""
+
+
+class StrictBodies:
+    """Middleware that answers 400 or 422 for a body that `check_json` refuses."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"} or scope["path"] in OWN_DECODERS:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        messages: list[MutableMapping[str, Any]] = []
+        try:
+            content = await _content(scope, receive, messages)
+            if content is not None and content.strip():
+                check_json(content)
+        except MalformedBody as error:
+            await problem_response(request, of_malformed(error))(scope, receive, send)
+            return
+        except InvalidInput as error:
+            await problem_response(request, of_input(error))(scope, receive, send)
+            return
+        except HTTPException as error:  # raised by `receive`, outside of the framework's own handlers
+            await problem_response(request, of_too_large(error))(scope, receive, send)
+            return
+
+        async def again() -> MutableMapping[str, Any]:
+            return messages.pop(0) if messages else await receive()
+
+        await self._app(scope, again, send)
+
+
+async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping[str, Any]]) -> bytes | None:
+    """The whole body, None if it is larger than is checked or broke off; `messages` gets what was received.
+
+    Raises HTTPException 413 for one that is larger than the path may have.
+    """
+    most = LARGEST_CHECKED if "caller" in scope["state"] else LARGEST_OF_STRANGERS
+    may_be_larger = scope["path"].startswith("/internal/") or scope["path"].endswith("/simulations")
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        messages.append(message)
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            if may_be_larger:
+                return None
+            raise HTTPException(413, f"the body is over {most} bytes; send less")
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+OPEN = ("/internal/", "/v1/kubernetes/")
+"""A newer router may tell what an older API skips; the Kubernetes API adds a `timeout` to what it sends."""
+
+
+def closed(route: BaseRoute) -> BaseRoute:
+    """The route, refusing what it does not take once the caller may ask it (422 naming the parameter, the near one and
+    those that exist). Paths that programs of other versions ask stay open.
+    """
+    if not isinstance(route, APIRoute) or route.path.startswith(OPEN):
+        return route
+    known = parameters_of(route)
+
+    async def check(request: Request) -> None:
+        check_parameters(known, request)
+
+    # the last of its dependencies, so that who may not ask hears that first
+    route.dependant.dependencies.append(get_dependant(path=route.path_format, call=check))
+    return route
+
+
+def check_parameters(known: Mapping[str, bool], request: Request) -> None:
+    """`known` says of each parameter whether it may come several times. Raises InvalidInput."""
+    for name in request.query_params:
+        values = request.query_params.getlist(name)
+        if name not in known:
+            raise InvalidInput(name[:200], values[0], _remedy(name[:200], list(known)))
+        if len(values) > 1 and not known[name]:
+            raise InvalidInput(name, ", ".join(values), "write it once")
+
+
+def _remedy(name: str, known: list[str]) -> str:
+    if not known:
+        return "remove it; nothing can be asked here"
+    near = get_close_matches(name.lower(), known, n=1)
+    return f"{f'write {near[0]}' if near else 'remove it'}; known parameters: {', '.join(known)}"
+
+
+def parameters_of(route: APIRoute) -> dict[str, bool]:
+    """Names of a route's query parameters, those of its dependencies too, and whether each may come several times."""
+    return dict(_parameters(route.dependant))
+
+
+def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    for one in dependant.query_params:
+        kind = one.field_info.annotation
+        yield one.alias, any(get_origin(part) is list for part in (kind, *get_args(kind)))
+    for below in dependant.dependencies:
+        yield from _parameters(below)

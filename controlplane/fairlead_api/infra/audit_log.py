@@ -1,0 +1,107 @@
+"""The audit log in Postgres: appends entries inside the transaction of the audited change, reads and verifies."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import func, insert, select, text
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api import tables
+from fairlead_api.infra.audit_chain import AuditDraft, Link, chain, first_broken, genesis
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.records import read
+from fairlead_client.resources.audit import AuditHead, AuditVerification
+
+_LOCK = 0x6175_6469
+"""Advisory lock (the letters `audi`) under which entries get their place in the chain.
+
+It is taken last in a transaction, so it cannot deadlock.
+"""
+
+_CHUNK = 2000
+
+
+async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
+    """Adds entries, which exist exactly if the transaction commits. Call it as the last step of a transaction.
+
+    They are dated `now`, but not before the last one, nor after Postgres's own time: as none may be before another, one
+    process whose clock is fast would date all that follow.
+    """
+    if not drafts:
+        return
+    locked = text("SELECT clock_timestamp() FROM pg_advisory_xact_lock(:key)")
+    at = min(now, (await connection.execute(locked, {"key": _LOCK})).scalar_one()).astimezone(UTC)
+    last = await _newest_head(connection)  # not the log's last row: if that was cut off, the gap must stay
+    at = max(at, last.at) if last else at
+    number, previous = (last.id, last.chain) if last else (0, genesis(at.date()))
+    rows: list[dict[str, Any]] = []
+    for draft in drafts:
+        number += 1
+        previous = chain(previous, number, at, draft)
+        rows.append({"id": number, "at": at, "day": at.date(), "chain": previous, **msgspec.to_builtins(draft)})
+    await connection.execute(insert(tables.audit_log), rows)
+    head = upsert(tables.audit_heads).values(day=at.date(), last_id=number, chain=previous, at=at)
+    newer = {name: head.excluded[name] for name in ("last_id", "chain", "at")}
+    await connection.execute(head.on_conflict_do_update(index_elements=["day"], set_=newer))
+
+
+async def _newest_head(connection: AsyncConnection) -> AuditHead | None:
+    heads = tables.audit_heads
+    row = (await connection.execute(select(heads).order_by(heads.c.last_id.desc()).limit(1))).one_or_none()
+    return None if row is None else read(AuditHead, row, id=row.last_id)
+
+
+class PostgresAudit:
+    """Writes entries that belong to no other change (denials, failed logins) and verifies the chain."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def record(self, draft: AuditDraft, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+    async def head(self) -> AuditHead | None:
+        """The newest entry's place in the chain; None while the log is empty."""
+        async with self._database.reading() as connection:
+            return await _newest_head(connection)
+
+    async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
+        """Checks the whole log in chunks, and whether it still leads to the newest head and to the
+        head `kept` by a caller.
+        """
+        log = tables.audit_log
+        previous: str | None = None
+        expected = 1
+        async with self._database.holding() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ")  # entries go on being written meanwhile
+            head = await _newest_head(connection)
+            while True:
+                query = select(log).where(log.c.id >= expected).order_by(log.c.id).limit(_CHUNK)
+                rows = (await connection.execute(query)).all()
+                broken, previous, expected = first_broken((_link(row) for row in rows), previous, expected)
+                if broken is not None or len(rows) < _CHUNK:
+                    break
+            count = (await connection.execute(select(func.count()).select_from(log))).scalar_one()
+            found = None
+            if kept is not None:
+                found = (await connection.execute(select(log.c.chain).where(log.c.id == kept.id))).scalar_one_or_none()
+        if broken is None and head is not None and (head.id, head.chain) != (expected - 1, previous):
+            broken = min(expected, head.id)
+        return AuditVerification(
+            intact=broken is None and (kept is None or found == kept.chain),
+            entries=count,
+            first_broken=broken,
+            missing=max(0, (head.id if head else 0) - count),
+            head=head,
+            kept_head_holds=None if kept is None else found == kept.chain,
+        )
+
+
+def _link(row: Any) -> Link:
+    return read(Link, row, draft=read(AuditDraft, row))

@@ -1,0 +1,70 @@
+"""Who calls: an authenticated request, and the credentials that the environment gives.
+
+Secrets are compared and stored only as SHA-256.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.spans import Sight
+from fairlead_client.resources.access import AccessRole, Identity
+from fairlead_client.resources.audit import AuditAction, AuditResult
+
+
+def digest(secret: str) -> bytes:
+    """The hash that is stored instead of a secret."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """An authenticated request.
+
+    `key` identifies the credential (its hash), `request_id` the request in logs and audit.
+    """
+
+    identity: Identity
+    key: bytes
+    request_id: str
+    address: str = "unknown"
+
+    @property
+    def sight(self) -> Sight:
+        """The namespaces whose pools the caller may see; None = all."""
+        return self.identity.where(AccessRole.VIEWER)
+
+    def sees(self, pool: str) -> bool:
+        """Whether the caller may see what is of a pool, namespace/name."""
+        return self.identity.reaches(AccessRole.VIEWER, pool.partition("/")[0])
+
+    def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:
+        """An audit entry by this caller; the caller of this function adds further fields with `replace`."""
+        who = self.identity
+        return AuditDraft(
+            actor=who.subject,
+            role=who.role,
+            source=who.source,
+            action=action,
+            object=target,
+            result=result,
+            reason=reason,
+            request_id=self.request_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrap:
+    """A credential given by the environment."""
+
+    role: AccessRole
+    name: str
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """An attempt to log in: from which address, and the id of its request."""
+
+    address: str
+    request_id: str

@@ -1,0 +1,247 @@
+"""Connections in bulkheads, transactions that are retried when Postgres asks for it, and the translation of errors.
+
+Errors of the driver become ours only here.
+"""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+import psycopg
+from psycopg.pq import TransactionStatus
+from sqlalchemy import event, make_url, text
+from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from fairlead_api.infra.errors import StoreBusy, StoreUnavailable
+from fairlead_api.infra.pulse import Pulse
+
+Result = TypeVar("Result")
+
+_RETRIES = 4
+NOT_NOW = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
+"""Errors that the driver calls internal, although the same work may succeed later."""
+
+PING_SECONDS = 0.5
+"""Longest wait for a sign that a pooled connection still works; also how long such a sign is trusted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bulkhead:
+    """A share of the connections that nobody else can take.
+
+    One that was opened stays open when nothing uses it: a new one costs Postgres a process, and has nothing prepared.
+    Postgres enforces `statement_seconds`, `lock_seconds` and `idle_seconds`; `wait_seconds` is the longest wait for a
+    free connection.
+    """
+
+    name: str
+    connections: int
+    statement_seconds: float
+    lock_seconds: float = 2.0
+    idle_seconds: float = 10.0
+    """Longest pause within a transaction. A process that is suspended there would hold its locks against all others."""
+    wait_seconds: float = 5.0
+
+    def patient(self, times: float) -> "Bulkhead":
+        """The same share with limits so many times as long."""
+        return replace(
+            self,
+            statement_seconds=self.statement_seconds * times,
+            lock_seconds=self.lock_seconds * times,
+            idle_seconds=self.idle_seconds * times,
+            wait_seconds=self.wait_seconds * times,
+        )
+
+
+READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
+"""For the data that people look at: a page asks for half a dozen things at once."""
+
+REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
+"""For routers' reports."""
+
+CONTROL = Bulkhead(name="control", connections=6, statement_seconds=15)
+"""For pool states, plans, identities and the routers' stream: short work that must run even when all else is busy."""
+
+UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60)
+"""For background jobs, and for making the partitions that reports need."""
+
+
+def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
+    """Pool of connections that are checked before use and limited while in use.
+
+    The check spares callers an error when Postgres was restarted.
+    """
+    limits = {
+        "statement_timeout": bulkhead.statement_seconds,
+        "lock_timeout": bulkhead.lock_seconds,
+        "idle_in_transaction_session_timeout": bulkhead.idle_seconds,
+    }
+    given = make_url(url).query.get("options", "")
+    options = [given if isinstance(given, str) else " ".join(given), "-c TimeZone=UTC"]
+    options += [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
+    engine = create_async_engine(
+        url,
+        pool_size=bulkhead.connections,
+        max_overflow=0,
+        pool_timeout=bulkhead.wait_seconds,
+        isolation_level="AUTOCOMMIT",
+        json_serializer=lambda value: msgspec.json.encode(value).decode(),
+        json_deserializer=msgspec.json.decode,
+        connect_args={
+            "async_creator_fn": pulse.connect,
+            "options": " ".join(part for part in options if part),
+            "application_name": f"fairlead-api {bulkhead.name}",
+        },
+    )
+    ping_seconds = PING_SECONDS * pulse.patience
+    longest = bulkhead.statement_seconds * 2  # Postgres ends a statement long before; this is for a connection that went silent alone
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def fresh(_: object, record: Any) -> None:
+        record.info["made_at"] = record.info["heard_at"] = time.monotonic()
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def check(connection: Any, record: Any, _: object) -> None:
+        raw = connection.driver_connection
+        if record.info["made_at"] < pulse.switched_at:
+            raise InvalidatePoolError
+        pulse.taken(raw, ping_seconds)
+        if record.info["heard_at"] <= max(pulse.lost_at, time.monotonic() - PING_SECONDS):
+            try:
+                engine.sync_engine.dialect.do_ping(connection)
+            except psycopg.Error as error:
+                raise InvalidatePoolError from error
+        pulse.limits.set(raw, longest)
+
+    @event.listens_for(engine.sync_engine, "reset")
+    def discard_unknown(connection: Any, _record: object, _state: object) -> None:
+        raw = connection.driver_connection
+        if raw.info.transaction_status in {TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN}:
+            raw.pgconn.finish()
+
+    @event.listens_for(engine.sync_engine, "checkin")
+    def heard(connection: Any, record: Any) -> None:
+        if connection is not None:
+            record.info["heard_at"] = time.monotonic()
+            pulse.returned(connection.driver_connection, works=True)
+
+    @event.listens_for(engine.sync_engine, "invalidate")
+    def dropped(connection: Any, _record: object, _error: object) -> None:
+        pulse.returned(connection.driver_connection, works=False)
+
+    return engine
+
+
+class Database:
+    """Reads, and short transactions, within one bulkhead.
+
+    A read is no transaction: at Postgres' usual level each of its statements sees what is committed then either way,
+    and to begin and end one asks the server twice more than the statement does.
+    """
+
+    def __init__(self, url: str, bulkhead: Bulkhead, pulse: Pulse) -> None:
+        self.engine = make_engine(url, bulkhead, pulse)
+        self._transactions = self.engine.execution_options(isolation_level="READ COMMITTED")
+        self._bulkhead = bulkhead
+        self._pulse = pulse
+
+    @property
+    def switched_at(self) -> float:
+        """When another server began to answer, monotonic: what was remembered of the one before may not be there."""
+        return self._pulse.switched_at
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for reads; what a statement locks or writes is let go or committed with it.
+
+        Raises StoreUnavailable when Postgres is away, StoreBusy when it has no time for this.
+        """
+        async with self._connected(self.engine) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def holding(self) -> AsyncIterator[AsyncConnection]:
+        """A connection in a transaction, for locks or a view of the data that are held until the end, when all is
+        rolled back. Raises as `reading` does.
+        """
+        async with self._connected(self._transactions) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        self._pulse.require()
+        try:
+            async with engine.connect() as connection:
+                yield connection
+        except (OperationalError, InterfaceError, PoolTimeout) as error:
+            raise self._unavailable(error) from error
+        except DBAPIError as error:
+            if isinstance(error.orig, NOT_NOW):
+                raise self._unavailable(error) from error
+            raise
+
+    async def writing(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
+        """Runs `work` in one transaction, and again from the start when Postgres chose it as a deadlock's victim.
+
+        Raises StoreUnavailable when Postgres is away or takes no writes: then nothing was acknowledged.
+        """
+        for attempt in range(1, _RETRIES + 1):
+            self._pulse.require()
+            try:
+                async with self._transactions.begin() as connection:
+                    return await work(connection)
+            except DBAPIError as error:
+                if isinstance(error.orig, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure) and attempt < _RETRIES:
+                    continue
+                if isinstance(error.orig, psycopg.errors.ProgramLimitExceeded):
+                    raise  # the driver calls it operational, but the row is too large for ever
+                if isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, NOT_NOW):
+                    raise self._unavailable(error) from error
+                raise
+            except (psycopg.OperationalError, *NOT_NOW, PoolTimeout) as error:  # COPY runs on the driver itself
+                raise self._unavailable(error) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    async def go_on(self, connection: AsyncConnection) -> None:
+        """Keeps a transaction of `holding` open, which Postgres would end after `idle_seconds` of silence."""
+        self._pulse.limits.set(await driver(connection), self._bulkhead.statement_seconds * 2)
+        await connection.execute(text("SELECT 1"))
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        """The error as one line, without the statement."""
+        cause = getattr(error, "orig", None) or error
+        bulkhead = self._bulkhead
+        if isinstance(cause, PoolTimeout):
+            return StoreBusy(f"all {bulkhead.connections} database connections for {bulkhead.name} are in use")
+        if isinstance(cause, psycopg.errors.QueryCanceled):
+            return StoreBusy(f"the database took longer than {bulkhead.statement_seconds:g} s; ask for less, such as a shorter range")
+        if isinstance(cause, psycopg.errors.LockNotAvailable):
+            return StoreBusy(f"the rows were locked by others for longer than {bulkhead.lock_seconds:g} s")
+        lines = str(cause).strip().splitlines()
+        first = lines[0] if lines else type(cause).__name__
+        if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
+            return StoreUnavailable(f"the database takes no writes: {first}")
+        return StoreUnavailable(f"the database does not answer: {first}")
+
+
+async def driver(connection: AsyncConnection) -> "psycopg.AsyncConnection[Any]":
+    """The psycopg connection under an SQLAlchemy connection, in the same transaction; for COPY."""
+    raw = await connection.get_raw_connection()
+    found = raw.driver_connection
+    if not isinstance(found, psycopg.AsyncConnection):
+        raise TypeError(f"the database driver is {type(found).__name__}; write postgresql+psycopg:// in FAIRLEAD_DATABASE_URL")
+    return found
+
+
+def moment(seconds: float) -> datetime:
+    """Unix seconds → UTC time."""
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,129 @@
+"""Errors by which a use case refuses; `http.problems` turns each into an RFC 9457 document.
+
+ServiceError
+├── NotFound              the named object does not exist
+│   └── NotSampled            a decision, most often because it was not kept
+├── Changed               the object is not as the caller saw it (If-Match)
+├── Conflict              the present state forbids it; `code` names why
+├── Denied                the caller is known, but not allowed
+├── NotAuthenticated      the caller is not known; `code` names why (login-link-expired, token-invalid, …)
+├── TooMany               too often in a short time; repeat later
+└── Unavailable           a dependency is away; repeat later
+    ├── StoreUnavailable      Postgres
+    │   └── StoreBusy             Postgres has no capacity for this call
+    ├── ClusterUnavailable    the Kubernetes API
+    └── IdentityProviderUnavailable
+"""
+
+from fairlead_client.resources.problems import PlanConflict
+
+
+class ServiceError(Exception):
+    """Root of every refusal; `str(error)` is one line fit for a user."""
+
+
+class NotFound(ServiceError):
+    """An object does not exist; carries its `kind` and `name`."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(f"{kind} {name!r} does not exist")
+
+
+class NotSampled(NotFound):
+    """A decision is not there, most often because it was not kept. `share` is that of requests with which all is well
+    whose decisions are kept, as observed (None = unknown), `days` how long decisions are kept.
+    """
+
+    def __init__(self, name: str, share: float | None, days: int) -> None:
+        super().__init__("decision", name)
+        self.remedy = why_not_there(share, days)
+
+
+def why_not_there(share: float | None, days: int) -> str:
+    """What is true of a request whose decision is not there, the likeliest first, and how to have the next one."""
+    part = "only a share" if share is None else "almost all" if share > 0.99 else f"only about {share * 100:.2g} %"
+    likely = (
+        f"not sampled: {part} of the decisions are kept where all was well, and every one that was late, refused, moved, failed or retried; "
+        "send the header `x-fairlead-explain: 1` to have one kept"
+    )
+    return f"{likely}. Else its request has not ended yet, or it is older than what is kept ({days} days), or the id is mistyped."
+
+
+class Conflict(ServiceError):
+    """The present state forbids the call; `code` is a short hyphenated word, used in the problem's type.
+
+    `conflict` says what was changed meanwhile, where that is why.
+    """
+
+    def __init__(self, code: str, detail: str, conflict: PlanConflict | None = None) -> None:
+        self.code = code
+        self.conflict = conflict
+        super().__init__(detail)
+
+
+class Changed(ServiceError):
+    """The object changed since the caller read it; `tag` names its present version."""
+
+    def __init__(self, what: str, tag: str) -> None:
+        self.tag = tag
+        super().__init__(f"{what} changed since it was read")
+
+
+class Denied(ServiceError):
+    """The caller is known, but its role does not suffice."""
+
+
+class NotAuthenticated(ServiceError):
+    """The caller is not known; `code` tells a person what to do next."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        self.code = code
+        super().__init__(detail)
+
+
+class TooMany(ServiceError):
+    """The caller did it too often; `code` names what. `retry_after_seconds` says when there is room again."""
+
+    def __init__(self, code: str, detail: str, retry_after_seconds: int) -> None:
+        self.code = code
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(detail)
+
+
+class Unavailable(ServiceError):
+    """A dependency is away. `retry_after_seconds` says after how long a new try is worthwhile."""
+
+    code = "unavailable"
+
+    def __init__(self, detail: str, retry_after_seconds: int = 2) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(detail)
+
+
+class StoreUnavailable(Unavailable):
+    """Postgres does not answer; nothing of this call was stored."""
+
+    code = "database-unavailable"
+
+
+class StoreBusy(StoreUnavailable):
+    """Postgres answers, but cannot do this: no free connection, a lock not granted or a statement that took too long.
+
+    Nothing of this call was stored.
+    """
+
+    code = "database-busy"
+
+
+class ClusterUnavailable(Unavailable):
+    """The Kubernetes API is not configured or does not answer."""
+
+    code = "cluster-unavailable"
+
+
+class IdentityProviderUnavailable(Unavailable):
+    """The identity provider does not answer, not as OpenID Connect has it, or refuses us as its client."""
+
+    code = "identity-provider-unavailable"

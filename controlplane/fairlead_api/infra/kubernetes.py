@@ -1,0 +1,65 @@
+"""The Kubernetes API, asked with the kubeconfig of the settings; what it refuses becomes an error of ours."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlead.errors import InvalidInput
+from fairlead_api.infra.errors import ClusterUnavailable, Conflict, Denied
+from fairlead_process import kubernetes_api
+from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi
+
+CONFIGURE_SECONDS = 60
+"""Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
+
+
+class Kubernetes:
+    """A connection to the Kubernetes API. The kubeconfig is read at the first call, and again after it failed."""
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        self._kubeconfig = kubeconfig
+        self._connecting = asyncio.Lock()
+        self._api: KubernetesApi | None = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        api, self._api = self._api, None
+        if api is not None:
+            await api.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Sequence[tuple[str, str]] = (),
+        content: str = MERGE_PATCH,
+    ) -> Mapping[str, Any] | None:
+        """None = there is no such object. Raises ClusterUnavailable, Denied, Conflict, InvalidInput."""
+        try:
+            async with self._connecting:
+                if self._api is None:
+                    self._api = await KubernetesApi.connect(self._kubeconfig)
+                api = self._api
+            return await api.call(method, path, query=query, body=body, content=content, absent=404)
+        except ClusterNotConfigured as error:
+            raise ClusterUnavailable(str(error), CONFIGURE_SECONDS) from error
+        except kubernetes_api.ClusterUnavailable as error:
+            if error.status == 401:
+                raise Denied(f"the Kubernetes API refuses the control API: {error}") from error
+            if error.status is None and self._api is api:
+                await self.close()  # the next call reads the kubeconfig, which may name another server; others under way go on
+            raise ClusterUnavailable(f"the Kubernetes API does not answer: {error}") from error
+        except ClusterRefused as error:
+            raise _refusal(error) from error
+
+
+def _refusal(error: ClusterRefused) -> Exception:
+    match error.status:
+        case 409:
+            return Conflict("object-changed", error.text)
+        case 400 | 422:
+            return InvalidInput(error.field or "spec", None, error.text)
+        case 403:
+            return Denied(f"the Kubernetes API refuses the control API: {error.text}")
+    return ClusterUnavailable(f"the Kubernetes API answered {error.status}: {error.text}")

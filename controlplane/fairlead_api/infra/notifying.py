@@ -1,0 +1,68 @@
+"""NOTIFY and LISTEN: notices leave when their transaction commits and reach every API process in order."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import psycopg
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api.infra.notices import Notice, decode, payloads
+from fairlead_api.infra.pulse import Pulse, shut
+
+CHANNEL = "fairlead_changes"
+QUIET_SECONDS = 5.0
+"""After this long without a notice, the listening connection is tested, and must answer within the same time."""
+
+_log = logging.getLogger(__name__)
+
+
+async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
+    """Queues the notices; they go out when the transaction commits, or never."""
+    found = list(payloads(notices))
+    if found:
+        await connection.execute(
+            text("SELECT pg_notify(:channel, payload) FROM json_array_elements_text(CAST(:payloads AS json)) AS payload"),
+            {"channel": CHANNEL, "payloads": msgspec.json.encode(found).decode()},
+        )
+
+
+async def listen(url: str, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], on_gap: Callable[[], None]) -> None:
+    """Runs until cancelled. Calls `on_gap` after each (re)connect, because notices sent before it are lost."""
+    target = url.replace("postgresql+psycopg://", "postgresql://", 1)
+    silent = False
+    while True:
+        try:
+            connected_at = time.monotonic()
+            connection = await pulse.connect(target, autocommit=True, application_name="fairlead-api listen")
+            try:
+                await connection.execute(f"LISTEN {CHANNEL}")
+                on_gap()
+                silent = False
+                while connected_at >= pulse.switched_at:
+                    pulse.limits.lift(connection)
+                    async for notification in connection.notifies(timeout=QUIET_SECONDS):
+                        await _deliver(notification.payload, on_notice)
+                    pulse.limits.set(connection, QUIET_SECONDS)
+                    await connection.execute("SELECT 1")  # a dead connection may look merely quiet
+            finally:
+                shut(connection)  # so that ending waits for nobody
+                pulse.limits.lift(connection)
+                await connection.close()
+        except psycopg.Error as error:
+            if not silent:
+                _log.warning("listening for changes interrupted", extra={"error": str(error).strip()})
+            silent = True
+            await asyncio.sleep(0.5)
+
+
+async def _deliver(payload: str, on_notice: Callable[[Notice], Awaitable[None]]) -> None:
+    try:
+        notice = decode(payload)
+    except msgspec.MsgspecError as error:
+        _log.warning("notice of an unknown kind ignored", extra={"error": str(error)})
+        return
+    await on_notice(notice)

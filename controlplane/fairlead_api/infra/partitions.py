@@ -1,0 +1,81 @@
+"""Daily partitions: made ahead of time, made on demand for late rows, dropped by retention. Days are UTC."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, time, timedelta
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api.infra.database import Database
+from fairlead_api.tables import PARTITIONED
+
+_NAME = re.compile(rf"^({'|'.join(PARTITIONED)})_(\d{{4}})(\d{{2}})(\d{{2}})$")
+_PARTITIONS = text("SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST(:table AS regclass)")
+
+
+def partition_name(table: str, day: date) -> str:
+    """`decisions`, 2026-11-21 → `decisions_20261121`."""
+    return f"{table}_{day:%Y%m%d}"
+
+
+def partition_day(name: str) -> tuple[str, date] | None:
+    """The table and day in a partition's name; None if it is not one of ours."""
+    match = _NAME.match(name)
+    return (match[1], date(int(match[2]), int(match[3]), int(match[4]))) if match else None
+
+
+def is_partition(name: str) -> bool:
+    """Whether a table name is one of our daily partitions."""
+    return _NAME.match(name) is not None
+
+
+class Partitions:
+    """Makes and drops the daily partitions. It remembers those that exist, so that the usual call costs nothing."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: set[str] = set()
+        self._known_at = database.switched_at
+
+    async def ensure(self, table: str, days: Iterable[date]) -> None:
+        """Makes the missing partitions of `days`; safe when several processes do so at once."""
+        if self._known_at != self._database.switched_at:  # another server answers, which may lack what was made last
+            self._known.clear()
+            self._known_at = self._database.switched_at
+        absent = [day for day in sorted(set(days)) if partition_name(table, day) not in self._known]
+        if not absent:
+            return
+
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:table))"), {"table": f"partitions of {table}"})
+            there = {name for (name,) in await connection.execute(_PARTITIONS, {"table": table})}
+            for day in absent:
+                name, start = partition_name(table, day), datetime.combine(day, time(), UTC)
+                if name not in there:
+                    # made apart and attached, which keeps nobody from the table: PARTITION OF waits for its readers,
+                    # and all others wait behind it
+                    await connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
+                    bounds = f"FROM ('{start.isoformat()}') TO ('{(start + timedelta(days=1)).isoformat()}')"
+                    await connection.execute(text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES {bounds}"))
+
+        await self._database.writing(work)
+        self._known.update(partition_name(table, day) for day in absent)
+
+    async def drop_before(self, table: str, day: date) -> list[str]:
+        """Drops the partitions of days before `day`; returns their names.
+
+        It gives up soon where somebody reads in the table for long, as a dump does: all others would wait behind it.
+        """
+
+        async def work(connection: AsyncConnection) -> list[str]:
+            rows = await connection.execute(_PARTITIONS, {"table": table})
+            old = sorted(name for (name,) in rows if (found := partition_day(name)) is not None and found[1] < day)
+            await connection.execute(text("SET LOCAL lock_timeout = '200ms'"))
+            for name in old:
+                await connection.execute(text(f"DROP TABLE {name}"))
+            return old
+
+        old = await self._database.writing(work)
+        self._known.difference_update(old)
+        return old

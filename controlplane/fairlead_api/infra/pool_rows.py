@@ -1,0 +1,83 @@
+"""What reads take from the rows of pools: a living pool's row, and names by id."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import PoolKey, SloFacts
+from fairlead_api import tables
+from fairlead_api.infra.errors import NotFound
+from fairlead_client.resources.pools import PoolCondition
+
+
+class PoolNames:
+    """Caches names and ids. It saves lists a join with `pools`, and so leaves the planner one choice less."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, str] = {}
+        self._by_name: dict[str, int] = {}
+
+    async def id_of(self, connection: AsyncConnection, pool: PoolKey) -> int | None:
+        """The pool's id; None if there never was such a pool."""
+        if str(pool) not in self._by_name:
+            await self._read(connection)
+        return self._by_name.get(str(pool))
+
+    async def names(self, connection: AsyncConnection, ids: Iterable[int]) -> dict[int, str]:
+        """Names as namespace/name, by id."""
+        wanted = set(ids)
+        if not wanted <= self._by_id.keys():
+            await self._read(connection)
+        return {pool: self._by_id[pool] for pool in wanted}
+
+    async def _read(self, connection: AsyncConnection) -> None:
+        pools = tables.pools
+        found = await connection.execute(select(pools.c.id, pools.c.namespace, pools.c.name))
+        self._by_id = {pool: f"{namespace}/{name}" for pool, namespace, name in found}
+        self._by_name = {name: pool for pool, name in self._by_id.items()}
+
+
+async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
+    """The living pool's row; raises NotFound."""
+    pools = tables.pools
+    query = select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None))
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFound("pool", str(pool))
+    return row
+
+
+def slo_of(row: Any) -> SloFacts:
+    """The objectives routers obey, those of a spec that names none while the pool has no table."""
+    return msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
+
+
+def conditions_of(row: Any) -> list[PoolCondition]:
+    """The object's conditions in Kubernetes' own spelling; unreadable times are left out."""
+    found = []
+    for item in row.conditions:
+        since = item.get("lastTransitionTime")
+        try:
+            at = datetime.fromisoformat(since) if isinstance(since, str) else None
+        except ValueError:
+            at = None
+        found.append(
+            PoolCondition(
+                type=str(item.get("type", "")),
+                status=str(item.get("status", "Unknown")),
+                reason=str(item.get("reason", "")),
+                message=str(item.get("message", "")),
+                since=at,
+            )
+        )
+    return found
+
+
+def share(part: Any, whole: Any) -> float | None:
+    """`part` of `whole` from 0 to 1; None when there is no whole."""
+    return float(part) / float(whole) if whole else None

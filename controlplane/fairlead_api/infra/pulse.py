@@ -1,0 +1,215 @@
+"""Watches whether Postgres answers, and ends operations that wait for it too long.
+
+It asks all the time on a separate connection. A frozen server or a network that drops packets refuses nothing: it is
+silent, and a cancelled psycopg operation waits for the server once more. So nothing here cancels an operation on a
+connection. Instead its socket is shut, which libpq takes for the end of the connection: the operation fails as if the
+server had closed it, and the pool throws the connection away.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import psycopg
+
+from fairlead_api.infra.errors import StoreUnavailable
+
+CONNECT_SECONDS = 5.0
+"""Longest time to connect, login included.
+
+If the database is away, connecting ends sooner; a busy machine must not look like one that is away.
+"""
+
+RECONNECT_SECONDS = 1.8
+"""Longest time to connect for the connection that asks, once the database has answered."""
+
+ASK_SECONDS = 0.25
+"""Pause between two questions whether the database answers."""
+
+SILENCE_SECONDS = 1.2
+"""A database that has been asked and has said nothing on any connection for this long is away."""
+
+LATE_SECONDS = 0.1
+"""If a timer fires this late, the process itself stood still, and answers may lie unread in the socket."""
+
+KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5000,
+}
+"""libpq's settings that make the kernel notice a dead peer (TCP only; milliseconds for the last,
+seconds for the others).
+"""
+
+Connection = psycopg.AsyncConnection[Any]
+_log = logging.getLogger(__name__)
+
+
+def shut(connection: Connection) -> None:
+    """Ends the connection without asking the server; a task that waits on it gets an OperationalError."""
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+        twin.shutdown(socket.SHUT_RDWR)
+
+
+class WaitLimits:
+    """Shuts connections that are still busy when their time is over."""
+
+    def __init__(self) -> None:
+        self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
+
+    def set(self, connection: Connection, seconds: float) -> None:
+        """Starts a time limit now; replaces an earlier limit."""
+        self.lift(connection)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        self._timers[connection] = loop.call_at(due, partial(self._expire, connection, due))
+
+    def lift(self, connection: Connection) -> None:
+        timer = self._timers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _expire(self, connection: Connection, due: float) -> None:
+        if asyncio.get_running_loop().time() - due > LATE_SECONDS:
+            self.set(connection, LATE_SECONDS)
+            return
+        shut(connection)
+
+
+class Pulse:
+    """The state of one database as this process sees it.
+
+    Everything that uses the database calls `require` first, so that nobody waits for a database that is known to be
+    away. Until `run` has got an answer, the database is believed to answer.
+    """
+
+    def __init__(self, url: str, patience: float = 1.0) -> None:
+        """`patience` multiplies the times after which a connection, or the database, is given up."""
+        self.patience = patience
+        self._target = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self.limits = WaitLimits()
+        self._in_use: WeakSet[Connection] = WeakSet()
+        self._connecting: set[asyncio.Timeout] = set()
+        self._heard_at: float | None = None
+        self._away: str | None = None
+        self.lost_at = 0.0
+        """When the database was last found away (`time.monotonic`); no connection from before is to be trusted."""
+        self._read_only = False
+        self.switched_at = 0.0
+        """When the database began or ceased to take writes (`time.monotonic`). A connection from before may lead to a
+        server that is not the primary any more, and is not to be used."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the database takes no writes at present."""
+        return self._read_only
+
+    def require(self) -> None:
+        """Raises StoreUnavailable while the database is away."""
+        if self._away is not None:
+            raise StoreUnavailable(f"the database does not answer: {self._away}")
+
+    def require_heard(self) -> None:
+        """Raises as `require` does, and also before the first answer."""
+        self.require()
+        if self._heard_at is None:
+            raise StoreUnavailable("the database has not answered yet")
+
+    async def connect(self, *arguments: Any, **parameters: Any) -> Connection:
+        """Connects with psycopg within CONNECT_SECONDS; gives up at once when the database is away or goes away.
+
+        Raises psycopg.OperationalError.
+        """
+        if self._away is not None:
+            raise psycopg.OperationalError(self._away)
+        return await self._connect(CONNECT_SECONDS * self.patience, *arguments, **parameters)
+
+    async def _connect(self, seconds: float, *arguments: Any, **parameters: Any) -> Connection:
+        made: Connection | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds) as limit:
+                self._connecting.add(limit)
+                try:
+                    made = await psycopg.AsyncConnection.connect(*arguments, **{**KEEPALIVE, **parameters})
+                finally:
+                    self._connecting.discard(limit)
+        if made is None:  # raised out here, so that no traceback keeps the half-made connection open
+            raise psycopg.OperationalError(f"no connection within {seconds:g} s")
+        self.limits.set(made, seconds)  # for what a pool does with a new connection; using it sets another
+        return made
+
+    def taken(self, connection: Connection, seconds: float) -> None:
+        """Notes that a connection is in use, for at most this long."""
+        self._in_use.add(connection)
+        self.limits.set(connection, seconds)
+
+    def returned(self, connection: Connection, *, works: bool) -> None:
+        """Notes that a connection is no longer in use; if it works, that counts as an answer of the database."""
+        self._in_use.discard(connection)
+        self.limits.lift(connection)
+        if works:
+            self._heard_at = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """Asks for ever."""
+        while True:
+            try:
+                seconds = CONNECT_SECONDS if self._heard_at is None else RECONNECT_SECONDS
+                connection = await self._connect(
+                    seconds * self.patience, self._target, autocommit=True, application_name="fairlead-api pulse"
+                )
+                try:
+                    await self._ask(connection)
+                finally:
+                    shut(connection)
+                    self.limits.lift(connection)
+                    await connection.close()
+            except psycopg.Error as error:
+                self._lost(error)
+            await asyncio.sleep(ASK_SECONDS)
+
+    async def _ask(self, connection: Connection) -> None:
+        while True:
+            self.limits.set(connection, SILENCE_SECONDS * self.patience)
+            row = await (await connection.execute("SELECT current_setting('transaction_read_only')::bool")).fetchone()
+            self.limits.lift(connection)
+            self._heard_at = asyncio.get_running_loop().time()
+            self._found(read_only=bool(row and row[0]))
+            await asyncio.sleep(ASK_SECONDS)
+            if self._read_only:
+                return  # a new connection may find the primary
+
+    def _found(self, *, read_only: bool) -> None:
+        """Notes that the database answered."""
+        if self._away is not None:
+            _log.info("the database answers again")
+            self._away = None
+        if read_only != self._read_only:
+            if read_only:
+                _log.warning("the database takes no writes")
+            else:
+                _log.info("the database takes writes again")
+            self._read_only, self.switched_at = read_only, time.monotonic()
+
+    def _lost(self, error: psycopg.Error) -> None:
+        """Ends all waiting, unless the database answered on another connection meanwhile."""
+        now = asyncio.get_running_loop().time()
+        if self._in_use and self._heard_at is not None and now - self._heard_at < SILENCE_SECONDS * self.patience / 2:
+            return
+        lines = str(error).strip().splitlines()
+        if self._away is None:
+            _log.warning("the database does not answer", extra={"error": lines[0] if lines else type(error).__name__})
+        self._away = lines[0] if lines else type(error).__name__
+        self.lost_at = time.monotonic()
+        for connection in list(self._in_use):
+            shut(connection)
+        for limit in self._connecting:
+            if not limit.expired():
+                limit.reschedule(now)

@@ -1,0 +1,146 @@
+"""Converts records to rows and back by name: a record's field is the column of the same name.
+
+Statements, types and the order of columns follow from the table, so there is no second list to keep in step. There are
+three exceptions: a record's `pool` is the column `pool_id`; the writer gives the columns that the record does not
+have; and Postgres fills columns that have a default. A field without a column, or a column that nothing fills, is an
+error when the module is imported.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Generic, TypeVar, get_type_hints
+
+import msgspec
+from sqlalchemy import JSON, Column, DateTime, Select, Table, Text, bindparam, cast, column, func, select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.selectable import TableValuedAlias
+
+from fairlead_api.infra import copying
+from fairlead_api.infra.database import driver, moment
+
+Record = TypeVar("Record")
+Getter = Callable[[Any], Any]
+
+_DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's dialects are not typed
+
+
+def read(kind: type[Record], row: Any, /, **given: Any) -> Record:
+    """A row as a record.
+
+    Each field is `given`, or read from the column of its name; words become enums and JSON becomes records. A field
+    that is neither keeps its default.
+    """
+    named: Any = kind
+    taken = _taken(named, row._fields, tuple(given))
+    return kind(**{name: row[place] if of is None else msgspec.convert(row[place], of) for name, place, of in taken}, **given)
+
+
+_AS_THEY_ARE = frozenset(one | None for one in (str, int, bool, datetime)) | {str, int, bool, datetime}
+"""Types that the database's driver gives already."""
+
+
+@lru_cache(maxsize=1024)
+def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple[tuple[str, int, Any], ...]:
+    """The fields that such a row fills, each with its place in the row and the type it gets; None = as it is."""
+    known = get_type_hints(kind)
+    names = [field.name for field in fields(kind) if field.name in columns and field.name not in given]
+    return tuple((name, columns.index(name), None if known[name] in _AS_THEY_ARE else known[name]) for name in names)
+
+
+class Writing(Generic[Record]):
+    """Turns records of one kind into rows of one table.
+
+    `given` names the columns that are no field of the record, and the fields that are stored in another form. For
+    each, the writer gives a value for all rows or a function of the record, such as `router="edge-0"` or
+    `pool_id=lambda load: ids[load.pool]`.
+    """
+
+    def __init__(self, table: Table, kind: type[Record], *given: str) -> None:
+        names = {field.name for field in fields(kind)} - {"pool"}  # type: ignore[arg-type]  # records are dataclasses
+        stored = [one for one in table.columns if one.name in names or one.name in given]
+        unfilled = [one.name for one in table.columns if one not in stored and not (one.server_default or one.computed or one.nullable)]
+        nowhere = sorted((names | set(given)) - {one.name for one in stored})
+        if unfilled or nowhere:
+            raise TypeError(f"{table.name}: no {kind.__name__} fills {unfilled}, no column takes {nowhere}")
+        self._table, self._given = table, frozenset(given)
+        self._columns = stored
+        self._types = [one.type.compile(_DIALECT).lower() for one in stored]
+        self._copy = f"COPY {table.name} ({', '.join(one.name for one in stored)}) FROM STDIN (FORMAT BINARY)".encode()
+        source = recordset(stored)
+        self._insert = insert(table).from_select([one.name for one in stored], _in_order(source, table)).on_conflict_do_nothing()
+
+    async def copy(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
+        """Adds rows by binary COPY, the fastest way. A row that already exists is an error."""
+        if not records:
+            return
+        content = copying.rows(self._fields(given), records)
+        async with (await driver(connection)).cursor() as cursor, cursor.copy(self._copy) as written:
+            await written.write(content)
+
+    async def add(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
+        """Adds the rows that do not exist yet, in one statement and in the order of their keys."""
+        if not records:
+            return
+        names, getters = [one.name for one in self._columns], self._getters(given)
+        rows = [{name: get(record) for name, get in zip(names, getters, strict=True)} for record in records]
+        await connection.execute(self._insert, bound(rows))
+
+    def _fields(self, given: Mapping[str, Any]) -> list[copying.Field]:
+        self._check(given)
+        return [
+            copying.Field(one.name, kind, given=one.name in given, value=given.get(one.name))
+            for one, kind in zip(self._columns, self._types, strict=True)
+        ]
+
+    def _getters(self, given: Mapping[str, Any]) -> list[Getter]:
+        self._check(given)
+        return [_for_json(one, _getter(one.name, given)) for one in self._columns]
+
+    def _check(self, given: Mapping[str, Any]) -> None:
+        if given.keys() != self._given:
+            raise TypeError(f"{self._table.name}: give {sorted(self._given)}, not {sorted(given)}")
+
+
+def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
+    """The parameter of `bound`, a JSON list of objects, as a table with these columns.
+
+    It is many times faster to bind than one array per column.
+    """
+    typed = [column(one.name, one.type) for one in columns]
+    source = func.json_to_recordset(cast(bindparam("rows", type_=Text), JSON))
+    return source.table_valued(*typed, name="n").render_derived(name="n", with_types=True)
+
+
+def bound(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The parameter of a statement made with `recordset`."""
+    return {"rows": msgspec.json.encode(rows).decode()}
+
+
+def _in_order(source: TableValuedAlias, table: Table) -> "Select[Any]":
+    return select(*source.c).order_by(*(source.c[key.name] for key in table.primary_key if key.name in source.c))
+
+
+def _getter(name: str, given: Mapping[str, Any]) -> Getter:
+    if name not in given:
+        return attrgetter(name)
+    value = given[name]
+    return value if callable(value) else lambda _: value
+
+
+def _for_json(one: "Column[Any]", get: Getter) -> Getter:
+    return _moment(get) if isinstance(one.type, DateTime) else get
+
+
+def _moment(get: Getter) -> Getter:
+    """The value as a time in UTC, from a record's Unix seconds; a value that already is a time stays."""
+
+    def read_moment(record: Any) -> Any:
+        value = get(record)
+        return moment(value) if isinstance(value, int | float) else value
+
+    return read_moment

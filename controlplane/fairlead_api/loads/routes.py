@@ -1,0 +1,125 @@
+"""Heatmaps of a pool's load, and why an instance was loaded as it was."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from fairlead.instances import InstanceState, Role
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.answers import answer
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.times import parse_range
+from fairlead_api.loads.explaining import LoadExplaining
+from fairlead_api.loads.heatmaps import MAX_COLUMNS, Kept, check, grid, heatmap
+from fairlead_api.loads.store.samples import PostgresLoads
+from fairlead_api.loads.store.windows import PostgresLoadWindows
+from fairlead_api.settings import Settings
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_client.resources.load_explanations import LoadExplanation
+
+
+class HeatmapReading:
+    """Checks the request, chooses the buckets, reads the cells and arranges them."""
+
+    def __init__(self, store: PostgresLoads, kept: Kept) -> None:
+        self._store = store
+        self._kept = kept
+
+    async def heatmap(
+        self, pool: PoolKey, metric: str, start: str, end: str, columns: int, aggregate: str, sort: str, group: str, now: datetime
+    ) -> Heatmap:
+        """The heatmap. Raises InvalidInput naming the query field, NotFound."""
+        check(metric, columns, aggregate, sort, group)
+        begun, ended = parse_range(start, end, now)
+        begun = begun or now
+        where = grid(begun, ended or now, columns, self._kept.finest(begun, now))
+        slices, instances, slo = await self._store.slices(pool, metric, where, mean=aggregate == "mean")
+        moves, total = await self._store.moves(pool, where)
+        # the largest map takes 8 to 18 ms, under load several times that, for which everybody else would wait
+        return await asyncio.to_thread(heatmap, str(pool), metric, aggregate, sort, where, slices, instances, slo, moves, total, group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatmapCell:
+    """A number of a heatmap: the maximum or mean of the step that begins `at`. Cells without a number are left out."""
+
+    instance: str
+    state: InstanceState
+    role: Role
+    at: datetime
+    value: float
+    breach: bool
+
+
+def heatmap_cells(found: Heatmap) -> Iterator[HeatmapCell]:
+    """Row by row, oldest first."""
+    starts = [found.start + timedelta(seconds=column * found.step_seconds) for column in range(found.columns)]
+    for row in found.rows:
+        breaches = frozenset(row.breaches)
+        for column, (at, value) in enumerate(zip(starts, row.values, strict=True)):
+            if value is not None:
+                yield HeatmapCell(instance=row.instance, state=row.state, role=row.role, at=at, value=value, breach=column in breaches)
+
+
+def load_routes(guard: Guard, heatmaps: HeatmapReading, explaining: LoadExplaining, clock: Callable[[], datetime]) -> APIRouter:
+    """Under /v1/pools/{namespace}/{name}."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+    viewer = guard.needs(AccessRole.VIEWER)
+    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
+
+    async def get_heatmap(
+        namespace: str,
+        name: str,
+        metric: str = "pending_prefill_tokens",
+        start: Annotated[str, Query(alias="from")] = "now-1h",
+        end: Annotated[str, Query(alias="to")] = "now",
+        columns: int = MAX_COLUMNS,
+        aggregate: str = "max",
+        sort: str = "name",
+        group: str = "instance",
+    ) -> Ask:
+        """At most 512 instances, or groups of them, by 360 columns; each cell the maximum or mean of its per-second
+        values.
+        """
+        pool = PoolKey(namespace=namespace, name=name)
+        return lambda sight: heatmaps.heatmap(pool, metric, start, end, columns, aggregate, sort, group, clock())
+
+    document(routes, "/pools/{namespace}/{name}/heatmap", Heatmap, viewer, get_heatmap, HeatmapCell, heatmap_cells)
+
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}/explanation", response_model=LoadExplanation)
+    async def get_load_explanation(
+        namespace: str,
+        name: str,
+        instance: str,
+        caller: Viewer,
+        metric: str = "pending_prefill_tokens",
+        start: Annotated[str, Query(alias="from")] = "now-5m",
+        end: Annotated[str, Query(alias="to")] = "now",
+    ) -> Response:
+        """Why an instance was loaded as it was, at most over a day: its figures beside the others', who sent, what came
+        and went, what changed.
+        """
+        pool = PoolKey(namespace=namespace, name=name)
+        return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
+
+    return routes
+
+
+def kept_of(settings: Settings) -> Kept:
+    """How long load is kept, and how finely."""
+    return Kept(seconds=timedelta(days=settings.retention.load_samples_days), tens=timedelta(days=settings.retention.rollups_10s_days))
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Heatmaps and explanations of load."""
+    kept = kept_of(infra.settings)
+    explaining = LoadExplaining(PostgresLoadWindows(infra.reads), kept, infra.of_hours)
+    return Feature(routes=(load_routes(guard, HeatmapReading(PostgresLoads(infra.reads), kept), explaining, infra.clock),))

@@ -1,0 +1,236 @@
+"""Load samples: per-second values, their rollups, and heatmap cells from the coarsest table that suffices.
+
+A rollup bucket is computed again from its samples whenever a report brought some (`rollup_queue`, filled in the
+report's transaction). So rollups are exact even when reports come late or twice, and a crash loses no bucket.
+"""
+
+# ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
+
+from datetime import datetime, timedelta
+
+import msgspec
+from sqlalchemy import ARRAY, Text, any_, cast, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.instances import InstanceState, Role
+from fairlead.reports.bindings import BindingReason
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import PoolKey, SloFacts
+from fairlead_api import tables
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.loads.heatmaps import Grid, Place, Slice
+from fairlead_api.loads.store.heatmap_columns import SECONDS, make_columns, read_columns
+from fairlead_api.loads.store.rollups import SETTLE_SECONDS, longest_lag, roll_up_pools
+from fairlead_api.moves.store import roll_up_moves
+from fairlead_api.slo.store import roll_up_slo
+from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
+
+_GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
+_TOTALS = {"requests_total": "requests", "failed_total": "failed"}
+SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
+"""The name that a second's count has in PER_SECOND, by the name of its sum in rollups."""
+_COUNTS = tuple(SUMMED.values())
+
+
+def _p95(values: str) -> str:
+    return f"(SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY v) FROM unnest({values}) AS v)"
+
+
+PER_SECOND = f"""
+WITH samples AS (
+  SELECT instance, second, kv_usage, ttft_seconds, tpot_seconds, {", ".join((*_GAUGES, *_COUNTS))},
+    row_number() OVER (PARTITION BY instance, rank, second, router ORDER BY sent_at DESC) = 1 AS newest
+  FROM load_samples WHERE pool_id = :pool AND second >= :start AND second < :end
+), whole AS (
+  SELECT instance, second, max(kv_usage) AS kv_usage,
+    {", ".join(f"CAST(sum({name}) FILTER (WHERE newest) AS bigint) AS {name}" for name in _GAUGES)},
+    {", ".join(f"CAST(sum({name}) AS bigint) AS {name}" for name in _COUNTS)},
+    joined_values(ttft_seconds) AS ttfts, joined_values(tpot_seconds) AS tpots
+  FROM samples GROUP BY instance, second
+), per_second AS (
+  SELECT w.*, {_p95("ttfts")} AS ttft_p95, {_p95("tpots")} AS tpot_p95,
+    CASE WHEN w.prompt_tokens > 0 THEN w.hit_tokens::float8 / w.prompt_tokens::float8 END AS hit_rate
+  FROM whole w
+)
+"""
+"""The value of every metric of every instance for each second, over all routers.
+
+Gauges are summed over routers and data-parallel ranks, each with its last value. Nothing is joined: Postgres knows
+little of the newest samples, takes them for a handful, and would compare each with each.
+"""
+
+AT_ONCE = 1
+"""Buckets rolled up in one transaction: a report with a late sample of one of them waits for its end."""
+
+STEPS_OF_ROLLUPS = {"10s": 10, "1m": 60}
+"""Seconds of a bucket, by the table's name."""
+
+MAX_ARROWS = 1000
+"""Most pairs of instances and columns that a heatmap carries."""
+
+_MOVES = """
+WITH pool AS (
+  SELECT id FROM pools WHERE namespace = :namespace AND name = :name AND deleted_at IS NULL
+), counted AS (
+  SELECT m.pool_id, m.source, m.target, count(*) AS moves, max(m.at) AS at, CAST(sum(count(*)) OVER () AS bigint) AS total
+  FROM migrations m WHERE m.pool_id = (SELECT id FROM pool) AND m.at >= :start AND m.at < :end
+  GROUP BY m.pool_id, date_bin(:step, m.at, :start), m.source, m.target ORDER BY count(*) DESC, max(m.at) DESC LIMIT :most
+)
+SELECT c.source, c.target, c.moves, c.at, c.total, n.id, n.trigger FROM counted c, LATERAL (
+  SELECT m.id, m.trigger FROM migrations m
+  WHERE m.pool_id = c.pool_id AND m.at = c.at AND m.source = c.source AND m.target = c.target ORDER BY m.id LIMIT 1
+) n
+"""
+"""The newest move of each pair is looked for after the busiest pairs are known: a sort of each group costs more."""
+
+
+def _upsert(table: str, columns: list[str], source: str) -> str:
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    names = ", ".join(("pool_id", "bucket", "instance", *columns))
+    return f"INSERT INTO {table} ({names}) {source} ON CONFLICT (pool_id, bucket, instance) DO UPDATE SET {replaced}"
+
+
+_COLUMNS = [f"{metric}_{part}" for metric in METRICS for part in ("max", "sum", "n")] + list(tables.SUMS)
+
+_TO_10S = (PER_SECOND + SECONDS) + _upsert(
+    "load_rollups_10s",
+    _COLUMNS,
+    "SELECT :pool, :start, instance, "
+    + ", ".join(f"max({metric}), sum({metric}), count({metric})" for metric in METRICS)
+    + ", "
+    + ", ".join(f"coalesce(sum({source}), 0)" for source in SUMMED.values())
+    + " FROM per_second GROUP BY instance",
+)
+_TO_1M = _upsert(
+    "load_rollups_1m",
+    _COLUMNS,
+    "SELECT pool_id, date_bin('1 minute', bucket, 'epoch'), instance, "
+    + ", ".join(f"max({metric}_max), sum({metric}_sum), coalesce(sum({metric}_n), 0)" for metric in METRICS)
+    + ", "
+    + ", ".join(f"sum({total})" for total in tables.SUMS)
+    + " FROM load_rollups_10s WHERE pool_id = :pool AND bucket >= :start AND bucket < :end GROUP BY 1, 2, 3",
+)
+
+
+class PostgresLoads:
+    """Rollups and heatmap cells."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def roll_up(self, now: datetime) -> int:
+        """Recomputes up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago, and minutes of moves.
+
+        Returns how many.
+        Each call is one transaction.
+        """
+        ended = now - timedelta(seconds=10 + SETTLE_SECONDS)
+
+        async def work(connection: AsyncConnection) -> int:
+            rows = await connection.execute(
+                text(
+                    "WITH due AS (SELECT pool_id, bucket FROM rollup_queue WHERE bucket <= :ended GROUP BY pool_id, bucket "
+                    "ORDER BY bucket LIMIT :most) DELETE FROM rollup_queue q USING due "
+                    "WHERE q.pool_id = due.pool_id AND q.bucket = due.bucket RETURNING q.pool_id, q.bucket"
+                ),
+                {"ended": ended, "most": AT_ONCE},
+            )
+            buckets = sorted({(pool, bucket) for pool, bucket in rows})
+            for pool, bucket in buckets:
+                values = {"pool": pool, "start": bucket, "end": bucket + timedelta(seconds=10)}
+                await connection.execute(text(_TO_10S), values)
+            for pool, minute in sorted({(pool, bucket.replace(second=0, microsecond=0)) for pool, bucket in buckets}):
+                await connection.execute(text(_TO_1M), {"pool": pool, "start": minute, "end": minute + timedelta(minutes=1)})
+            await make_columns(connection, buckets)
+            await roll_up_pools(connection, buckets)
+            await roll_up_slo(connection, buckets)
+            return len(buckets) + await roll_up_moves(connection, now - timedelta(seconds=SETTLE_SECONDS))
+
+        return await self._database.writing(work)
+
+    async def lag(self, now: datetime) -> float:
+        """Seconds by which the roll-ups of the pool that lags most are overdue."""
+        async with self._database.reading() as connection:
+            return await longest_lag(connection, now)
+
+    async def slices(self, pool: PoolKey, metric: str, where: Grid, *, mean: bool) -> tuple[list[Slice], dict[str, Place], SloFacts]:
+        """Columns of maxima, or of sums and seconds for a mean; places of the instances; the SLO in force.
+
+        `metric` is one of METRICS. Raises NotFound.
+        """
+        async with self._database.reading() as connection:
+            instances = tables.instances
+            number, slo = await pool_and_slo(connection, pool)
+            slices, gaps = await read_columns(connection, number, metric, where, mean=mean)
+            for start, end in gaps:
+                values = {"pool": number, "start": start, "end": end, "origin": where.start, "step": timedelta(seconds=where.step)}
+                rows = await connection.execute(text(_slices(metric, where, mean=mean)), values)
+                slices += [
+                    Slice(
+                        column=int((at - where.start).total_seconds()) // where.step, instances=names, values=found, seconds=seconds or ()
+                    )
+                    for at, names, found, seconds in rows
+                ]
+            seen: set[str] = set().union(*{id(one.instances): one.instances for one in slices}.values())
+            living_or_seen = instances.c.gone_at.is_(None) | (instances.c.id == any_(cast(sorted(seen), ARRAY(Text))))
+            about = await connection.execute(
+                select(instances.c.id, instances.c.state, instances.c.role, instances.c.node).where(
+                    instances.c.pool_id == number, living_or_seen
+                )
+            )
+            found = {name: Place(state=InstanceState(state), role=Role(role), node=node) for name, state, role, node in about}
+        return slices, found, slo
+
+    async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
+        """Migrations by column and pair, oldest first, and the number of migrations in the range.
+
+        If there are more than MAX_ARROWS pairs, the busiest are kept.
+        """
+        values = {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end}
+        values |= {"step": timedelta(seconds=where.step), "most": MAX_ARROWS}
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(text(_MOVES), values)).all()
+        found = [
+            HeatmapMigration(
+                id=row.id, at=row.at, source=row.source, target=row.target, trigger=BindingReason(row.trigger), count=row.moves
+            )
+            for row in rows
+        ]
+        return sorted(found, key=lambda move: (move.at, move.id)), int(rows[0].total) if rows else 0
+
+
+async def pool_and_slo(connection: AsyncConnection, pool: PoolKey) -> tuple[int, SloFacts]:
+    """A living pool's number and the SLO in force. Raises NotFound."""
+    pools = tables.pools
+    query = select(pools.c.id, pools.c.facts).where(
+        pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None)
+    )
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFound("pool", str(pool))
+    return row.id, msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
+
+
+def _slices(metric: str, where: Grid, *, mean: bool) -> str:
+    """One row for each column with values in [:start, :end): its begin, and its instances' names, values and seconds.
+
+    A row for each cell would cost four times as much to read.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"{metric!r} is not a metric")
+    lists = "array_agg(instance), array_agg(value), " + ("array_agg(seconds)" if mean else "NULL")
+    at = "date_bin(:step, {name}, :origin)"
+    if where.source == "1s":
+        value = f"CAST(CAST({'sum' if mean else 'max'}({metric}) AS text) AS float8)"  # as short as the sample was written
+        cells = (
+            f"SELECT instance, {at.format(name='second')} AS at, {value} AS value, count({metric}) AS seconds FROM per_second GROUP BY 1, 2"
+        )
+        return f"{PER_SECOND}SELECT at, {lists} FROM ({cells}) cells WHERE seconds > 0 GROUP BY at"
+    chosen = f"{metric}_sum" if mean else f"{metric}_max"
+    table = f"load_rollups_{where.source} WHERE pool_id = :pool AND bucket >= :start AND bucket < :end AND {metric}_n > 0"
+    cells = f"SELECT instance, bucket AS at, {chosen} AS value, {metric}_n AS seconds FROM {table}"
+    if where.step > STEPS_OF_ROLLUPS[where.source]:
+        merge = "sum" if mean else "max"
+        cells = f"SELECT instance, {at.format(name='bucket')} AS at, {merge}({chosen}) AS value, sum({metric}_n) AS seconds FROM {table} GROUP BY 1, 2"
+    return f"SELECT at, {lists} FROM ({cells}) cells GROUP BY at"

@@ -1,0 +1,149 @@
+"""Tables of arrivals and load samples by UTC day, and of what is rolled up from them, by instance and by pool."""
+
+from sqlalchemy import JSON, REAL, BigInteger, Column, DateTime, Double, Index, Integer, Table, Text
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from fairlead_api.infra.columns import count_column, metadata, pool_column, text_column, time_column
+from fairlead_client.resources.heatmaps import METRICS
+
+load_samples = Table(
+    "load_samples",
+    metadata,
+    pool_column(),
+    text_column("router"),
+    text_column("instance"),
+    time_column("second"),
+    time_column("sent_at"),
+    count_column("running"),
+    count_column("waiting"),
+    count_column("pending_prefill_tokens"),
+    count_column("in_flight"),
+    Column("kv_usage", REAL),
+    count_column("requests"),
+    count_column("completed"),
+    count_column("failed"),
+    count_column("cancelled"),
+    count_column("prompt_tokens"),
+    count_column("hit_tokens"),
+    count_column("output_tokens"),
+    Column("ttft_seconds", ARRAY(REAL), nullable=False),
+    Column("tpot_seconds", ARRAY(REAL), nullable=False),
+    count_column("ttft_within_slo"),
+    count_column("ttft_total"),
+    *(
+        Column(name, BigInteger)
+        for name in ("tpot_within_slo", "tpot_total", "within_slo", "judged_by_slo", "prefilled_tokens", "generated_tokens")
+    ),
+    Column("prefilling_seconds", REAL),
+    Column("rank", Integer),
+    Index(None, "pool_id", "second"),
+    postgresql_partition_by="RANGE (second)",
+)
+
+arrivals = Table(
+    "arrivals",
+    metadata,
+    pool_column(),
+    text_column("router"),
+    time_column("second"),
+    count_column("requests"),
+    count_column("prompt_tokens"),
+    Column("prompt_tokens_squared", BigInteger),
+    Index(None, "pool_id", "second"),
+    postgresql_partition_by="RANGE (second)",
+)
+
+
+SUMS = (
+    "requests_total",
+    "completed",
+    "failed_total",
+    "cancelled",
+    "prompt_tokens",
+    "hit_tokens",
+    "output_tokens",
+    "ttft_within_slo",
+    "ttft_total",
+    "tpot_within_slo",
+    "tpot_total",
+    "within_slo",
+    "judged_by_slo",
+    "generated_tokens",
+)
+"""Counts that a rollup sums, besides the maximum, sum and number of every heatmap metric's seconds."""
+
+
+def _rollup(name: str) -> Table:
+    """One instance in one bucket.
+
+    For each metric it has the maximum, sum and number of its per-second values, so that longer buckets merge exactly.
+    """
+    parts: list[Column[object]] = []
+    for metric in METRICS:
+        parts += [Column(f"{metric}_max", REAL), Column(f"{metric}_sum", Double), Column(f"{metric}_n", Integer, nullable=False)]
+    return Table(
+        name,
+        metadata,
+        pool_column(primary_key=True),
+        Column("bucket", DateTime(timezone=True), primary_key=True),
+        Column("instance", Text, primary_key=True),
+        *parts,
+        *(count_column(total) for total in SUMS),
+    )
+
+
+load_rollups_10s = _rollup("load_rollups_10s")
+load_rollups_1m = _rollup("load_rollups_1m")
+
+heatmap_columns = Table(
+    "heatmap_columns",
+    metadata,
+    pool_column(primary_key=True),
+    Column("step", Integer, primary_key=True),
+    Column("bucket", DateTime(timezone=True), primary_key=True),
+    text_column("roster"),
+    Column("instances", JSON, nullable=False),
+    *(Column(f"{metric}_{part}", JSON(none_as_null=True)) for metric in METRICS for part in ("max", "sum", "n")),
+    Index(None, "step", "bucket"),
+)
+"""A column of a heatmap in one row: `step` seconds of all instances of a pool, from `bucket` on.
+
+`instances` are their names, `roster` the digest of that list. Of each metric there are three lists in the same order:
+what `_rollup` keeps of one instance. A metric that no instance has a value of is null. Single seconds (`step` 1) are
+ten columns in one row, one after the other, and only `_max` has them.
+"""
+
+POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")
+"""What a pool's rollups keep as a time integral: the sum over instances, times seconds."""
+
+
+def _pool_rollup(name: str) -> Table:
+    """One pool in one bucket, over all its instances.
+
+    `seconds` are those of the bucket that something is known of, `instance_seconds` the same times the instances.
+    """
+    return Table(
+        name,
+        metadata,
+        pool_column(primary_key=True),
+        Column("bucket", DateTime(timezone=True), primary_key=True),
+        Column("seconds", Integer, nullable=False),
+        Column("instance_seconds", BigInteger, nullable=False),
+        *(Column(gauge, Double) for gauge in POOL_GAUGES),
+        Column("kv_usage_sum", Double),
+        Column("kv_usage_n", BigInteger, nullable=False),
+        *(count_column(total) for total in SUMS),
+    )
+
+
+pool_rollups_10s = _pool_rollup("pool_rollups_10s")
+pool_rollups_1m = _pool_rollup("pool_rollups_1m")
+pool_rollups_1h = _pool_rollup("pool_rollups_1h")
+
+rollup_queue = Table(
+    "rollup_queue",
+    metadata,
+    pool_column(primary_key=True),
+    Column("bucket", DateTime(timezone=True), primary_key=True),
+    Column("router", Text, primary_key=True),
+)

@@ -1,0 +1,259 @@
+"""Session migrations and re-routes: recorded once each, rolled up (minutes from rows, hours from minutes), and read as
+the public API shows them: lists, flows between instances, newest moves.
+"""
+
+# ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import ColumnElement, Integer, Table, TextClause, cast, func, select, text, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MigrationRecord, MoveOutcome, ReRouteRecord
+from fairlead.routing.explanations.explaining_moves import explain_move
+from fairlead.tables import PoolKey
+from fairlead_api import tables
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.lists import BUCKETS, Chosen, Lists, between, equals, narrowed
+from fairlead_api.infra.paging import SEARCHED, RowsWithin
+from fairlead_api.infra.records import Record, Writing, read
+from fairlead_api.infra.spans import Sight, Span
+from fairlead_api.moves.tables import RARE
+from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
+from fairlead_client.resources.pages import Page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveFilter:
+    """Filter of migrations or re-routes.
+
+    `paid_off` False finds those whose first token came no sooner than predicted for staying.
+    """
+
+    pool: str | None = None
+    source: str | None = None
+    target: str | None = None
+    trigger: BindingReason | None = None
+    outcome: MoveOutcome | None = None
+    session: str | None = None
+    paid_off: bool | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+_MIGRATIONS = Writing(tables.migrations, MigrationRecord, "pool_id", "router", "request")
+_REROUTES = Writing(tables.reroutes, ReRouteRecord, "pool_id", "router", "request")
+
+
+async def save_migrations(connection: AsyncConnection, records: Sequence[MigrationRecord], router: str, ids: Mapping[PoolKey, int]) -> None:
+    """Stores session migrations; one that already exists stays unchanged."""
+    await _save(connection, _MIGRATIONS, [record for record in records if record.pool in ids], router, ids)
+
+
+async def save_reroutes(connection: AsyncConnection, records: Sequence[ReRouteRecord], router: str, ids: Mapping[PoolKey, int]) -> None:
+    """Stores re-routes; one that already exists stays unchanged."""
+    await _save(connection, _REROUTES, [record for record in records if record.pool in ids], router, ids)
+
+
+async def _save(
+    connection: AsyncConnection, moves: Writing[Record], records: Sequence[Record], router: str, ids: Mapping[PoolKey, int]
+) -> None:
+    await moves.add(connection, records, pool_id=lambda move: ids[move.pool], router=router, request=lambda move: move.request or None)
+
+
+AT_ONCE = 500
+"""Minutes, over all pools, computed in one transaction."""
+COLUMNS = ("migrations", "reroutes", "compared", "seconds_won")
+_WON = "m.predicted_source_ttft_seconds - m.actual_ttft_seconds"
+
+
+def _rows(pool: str, minute: str) -> str:
+    """The sums of one minute from its rows, as columns of COLUMNS."""
+    within = f"m.pool_id = {pool} AND m.at >= {minute} AND m.at < {minute} + interval '1 minute'"
+    return (
+        f"SELECT migrations, reroutes, compared, seconds_won FROM (SELECT count(*) AS migrations, count({_WON}) AS compared, "
+        f"coalesce(sum({_WON}), 0) AS seconds_won FROM migrations m WHERE {within}) migrated, "
+        f"(SELECT count(*) AS reroutes FROM reroutes m WHERE {within}) rerouted"
+    )
+
+
+def within(base: str) -> str:
+    """A query for the moves of `:pools` from `:start` to `:end`, whole minutes (`base` `1m`) or hours (`1h`).
+
+    Its rows have pool_id, a time `at` in their bucket, and COLUMNS, which are to be summed: a minute that changed since
+    it was rolled up has what its rollup says in negative, and what its rows say.
+    """
+    rolled = ", ".join(f"r.{name}" for name in COLUMNS)
+    negative = ", ".join(f"-r.{name}" for name in COLUMNS)
+    return (
+        "WITH changed AS MATERIALIZED (SELECT DISTINCT pool_id, minute FROM move_rollup_queue "
+        "WHERE pool_id = ANY(:pools) AND minute >= :start AND minute < :end) "
+        f"SELECT r.pool_id, r.bucket AS at, {rolled} FROM move_rollups_{base} r "
+        "WHERE r.pool_id = ANY(:pools) AND r.bucket >= :start AND r.bucket < :end "
+        f"UNION ALL SELECT c.pool_id, c.minute, {negative} FROM changed c, LATERAL "
+        "(SELECT * FROM move_rollups_1m o WHERE o.pool_id = c.pool_id AND o.bucket = c.minute) r "
+        f"UNION ALL SELECT c.pool_id, c.minute, {rolled} FROM changed c, LATERAL ({_rows('c.pool_id', 'c.minute')}) r"
+    )
+
+
+TAKE = text("""
+WITH due AS (SELECT DISTINCT pool_id, minute FROM move_rollup_queue WHERE minute + interval '1 minute' <= :ended ORDER BY minute LIMIT :most)
+DELETE FROM move_rollup_queue q USING due WHERE q.pool_id = due.pool_id AND q.minute = due.minute RETURNING q.pool_id, q.minute
+""")
+"""Takes `:most` minutes that ended by `:ended` out of the queue."""
+_KEYS = "unnest(CAST(:pools AS integer[]), CAST(:buckets AS timestamptz[])) AS k (pool, bucket)"
+
+
+def _upsert(target: str, source: str) -> str:
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS)
+    return (
+        f"INSERT INTO {target} (pool_id, bucket, {', '.join(COLUMNS)}) SELECT k.pool, k.bucket, {', '.join(f'r.{name}' for name in COLUMNS)} "
+        f"FROM {_KEYS}, LATERAL ({source}) r ON CONFLICT (pool_id, bucket) DO UPDATE SET {replaced}"
+    )
+
+
+_SUMS = ", ".join(f"sum({name}) AS {name}" for name in COLUMNS)
+_TO_1M = text(_upsert("move_rollups_1m", _rows("k.pool", "k.bucket")))
+_TO_1H = text(
+    _upsert(
+        "move_rollups_1h",
+        f"SELECT {_SUMS} FROM move_rollups_1m m WHERE m.pool_id = k.pool AND m.bucket >= k.bucket AND m.bucket < k.bucket + interval '1 hour'",
+    )
+)
+
+
+async def roll_up_moves(connection: AsyncConnection, ended: datetime) -> int:
+    """Computes queued minutes that ended by then again, and their hours, in one transaction; returns how many minutes.
+
+    The queue is emptied first and the rows are read after it, so a change that is committed between the two is counted
+    and stays queued.
+    """
+    minutes = {(row.pool_id, row.minute) for row in await connection.execute(TAKE, {"ended": ended, "most": AT_ONCE})}
+    for statement, values in computing(minutes):
+        await connection.execute(statement, values)
+    return len(minutes)
+
+
+def computing(minutes: Iterable[tuple[int, datetime]]) -> Iterator[tuple[TextClause, dict[str, list[object]]]]:
+    """The statements, with their values, that compute minutes by pool and the hours that they are in."""
+    found = set(minutes)
+    for statement, buckets in ((_TO_1M, found), (_TO_1H, {(pool, at - timedelta(minutes=at.minute)) for pool, at in found})):
+        if buckets:
+            ordered = sorted(buckets)
+            yield statement, {"pools": [pool for pool, _ in ordered], "buckets": [at for _, at in ordered]}
+
+
+AnyMove = TypeVar("AnyMove", bound=Move)
+
+MATRIX_ROWS = 2 * SEARCHED
+"""Most moves that one matrix reads, the newest of its range."""
+
+FLOWS = 2500
+"""Most pairs of instances that one matrix names."""
+
+_TRIGGERS = frozenset(BindingReason)
+
+_SUMMED = tuple(field.name for field in fields(MovesEffect))
+
+
+def _effects(columns: Any) -> list["ColumnElement[Any]"]:
+    """What a move counts for in each field of MovesEffect."""
+    net = columns.predicted_source_ttft_seconds - columns.actual_ttft_seconds
+    tests = {
+        "paid_off": columns.paid_off.is_(True),
+        "not_paid_off": columns.paid_off.is_(False),
+        "unknown": columns.paid_off.is_(None),
+        "compared": net.is_not(None),
+    }
+    return [
+        *(cast(test, Integer).label(name) for name, test in tests.items()),
+        net.label("seconds_won"),
+        columns.tokens_moved.label("tokens_moved"),
+        columns.tokens_recomputed.label("tokens_recomputed"),
+    ]
+
+
+class PostgresMoves(Generic[AnyMove]):
+    """One kind of move, of one table.
+
+    `kind` is the class of its rows, `noun` the word for one of them, and `mover` the field that names what moved.
+    """
+
+    def __init__(self, database: Database, table: Table, kind: type[AnyMove], noun: str, mover: str) -> None:
+        self._lists = Lists(database)
+        self._table, self._kind, self._noun, self._mover = table, kind, noun, mover
+
+    async def moves(self, wanted: MoveFilter, span: Span) -> Page[AnyMove]:
+        async with self._lists.database.reading() as connection:
+            chosen = self._chosen(wanted, await self._lists.pool_id(connection, wanted.pool))
+            return await self._lists.page(connection, chosen, (self._table.c.at, self._table.c.id), self._build, span)
+
+    async def move(self, move_id: str) -> AnyMove:
+        """One move. Raises NotFound."""
+        return await self._lists.one(select(self._table).where(self._table.c.id == move_id), self._noun, move_id, self._build)
+
+    async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:
+        """Moves recorded since, oldest first, with the time of recording (when a report brought them)."""
+        return await self._lists.recent(self._table, since, self._build, pool, sight, limit)
+
+    async def matrix(self, wanted: MoveFilter, now: datetime, sight: Sight = None) -> MigrationMatrix:
+        end = wanted.end or now
+        async with self._lists.database.reading() as connection:
+            chosen = self._chosen(wanted, await self._lists.pool_id(connection, wanted.pool))
+            query, also = await self._lists.within(connection, chosen, sight)
+            searched = RowsWithin(query.order_by(self._table.c.at.desc()).limit(MATRIX_ROWS))
+            seen, first = (await connection.execute(searched.select(func.count(), func.min(searched.c.at)))).one()
+            complete = seen < MATRIX_ROWS
+            start = (wanted.start if complete else None) or first or end - timedelta(hours=1)
+            width = max((end - start) / BUCKETS, timedelta(seconds=1))
+            number = func.floor(func.extract("epoch", searched.c.at - start) / width.total_seconds())
+            named = (searched.c[name].label(name) for name in ("source", "target", "trigger"))
+            columns = (*named, number.label("bucket"), *_effects(searched.c))
+            moved = RowsWithin(searched.select(*columns).where(*(test(searched.c) for test in also)))
+            found = moved.c
+            sets = func.grouping_sets(tuple_(found.source, found.target), tuple_(found.bucket, found.trigger))
+            sums = [func.sum(found[name]).label(name) for name in _SUMMED]
+            keys = (found[name].label(name) for name in ("source", "target", "bucket", "trigger"))
+            counted = await connection.execute(moved.select(*keys, func.count().label("amount"), *sums).group_by(sets))
+            flows: list[MigrationFlow] = []
+            effect: Counter[str] = Counter()
+            won = 0.0
+            buckets: dict[int, dict[BindingReason, int]] = {}
+            by_trigger: Counter[BindingReason] = Counter()
+            for row in counted:
+                if row.source is not None:
+                    flows.append(MigrationFlow(source=row.source, target=row.target, count=row.amount))
+                    effect.update({name: int(getattr(row, name)) for name in _SUMMED if name != "seconds_won"})
+                    won += row.seconds_won or 0.0
+                elif row.trigger in _TRIGGERS:
+                    buckets.setdefault(int(row.bucket), {})[BindingReason(row.trigger)] = row.amount
+                    by_trigger[BindingReason(row.trigger)] += row.amount
+        return MigrationMatrix(
+            flows=sorted(flows, key=lambda flow: (-flow.count, flow.source, flow.target))[:FLOWS],
+            by_trigger=dict(sorted(by_trigger.items())),
+            timeline=[TimelineBucket(at=start + width * number, counts=buckets[number]) for number in sorted(buckets)],
+            total=by_trigger.total(),
+            effect=MovesEffect(**{name: effect[name] for name in _SUMMED if name != "seconds_won"}, seconds_won=won),
+            complete=complete,
+            counted_from=start,
+        )
+
+    def _chosen(self, wanted: MoveFilter, pool: int | None) -> Chosen:
+        moves = self._table.c
+        order = ("session", "source", "target", "outcome", "trigger")
+        filters = [*((moves[name], getattr(wanted, name)) for name in order), (moves.pool_id, pool)]
+        query, also = narrowed(between(select(self._table), moves.at, wanted.start, wanted.end), filters)
+        if wanted.outcome not in {None, MoveOutcome.UNDERWAY, MoveOutcome.COMPLETED}:
+            query = query.where(text(RARE))
+        if wanted.paid_off is not None:
+            also.append(equals("paid_off", wanted.paid_off))
+        return query, also
+
+    def _build(self, row: Any, pool: str) -> AnyMove:
+        what = f"{self._mover.capitalize()} {getattr(row, self._mover)}"
+        return read(self._kind, row, pool=pool, explanation=explain_move(row, what))

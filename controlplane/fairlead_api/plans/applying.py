@@ -1,0 +1,171 @@
+"""Writes of plans to their objects: once, only to what they were made for, and recorded also where a process ended
+between the write and its record.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from fairlead.tables import PoolKey
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
+from fairlead_api.plans.deletions import create, delete
+from fairlead_api.plans.merge_patches import holds, inverse, merged
+from fairlead_api.plans.objects import ClusterGateway, ClusterObject, TargetKind
+from fairlead_api.plans.stored_plans import UNDO, PlanStore, StoredPlan, changes_meanwhile
+from fairlead_api.pools.diffs import diff
+from fairlead_client.resources.plans import PlanKind, PlanState
+from fairlead_client.resources.problems import PlanConflict
+
+SETTLING = timedelta(seconds=30)
+"""An apply that began longer ago and has no end is taken to be nobody's any more."""
+
+
+def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int | None:
+    """The generation that the plan's write made, 0 for a deletion; None when the object shows no write of this plan."""
+    is_of_existence = stored.plan.kind is PlanKind.DELETE
+    if is_of_existence and not stored.change:
+        return 0 if found is None or found.is_deleting or found.uid != stored.uid else None
+    if found is None or found.annotations.get(PLAN) != stored.plan.id:
+        return None
+    if is_of_existence:
+        return found.generation
+    if found.uid != stored.uid:
+        return None
+    return found.generation if holds(found.part(stored.object.kind), stored.change) else stored.generation + 1
+
+
+def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
+    """The entry of the apply that began last, or of the person whose write the object shows, where that is another."""
+    actor = None if found is None else found.annotations.get(CHANGED_BY)
+    if found is None or actor in {None, begun.actor}:
+        return begun
+    return replace(begun, actor=str(actor), role="none", reason=found.annotations.get(CHANGE_REASON), request_id=None)
+
+
+_TRIES = 6
+_TOLD = 3
+"""Most values that a conflict names."""
+
+
+class Applying:
+    """Writes stored plans. `marks` name on an object who changed it, why, and by which plan."""
+
+    def __init__(self, store: PlanStore, cluster: ClusterGateway) -> None:
+        self._store = store
+        self._cluster = cluster
+
+    async def written(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
+        """The object after the plan was written to it; None when that deleted it.
+
+        Raises Conflict (object-changed, already-applied).
+        """
+        if stored.plan.kind is PlanKind.DELETE:
+            return await self._exist(stored, marks, now)
+        return await self._write(stored, marks, now)
+
+    async def closed(self, stored: StoredPlan, now: datetime) -> StoredPlan:
+        """The plan as applied, if it is open and its object shows that somebody's apply was made; else as it is.
+
+        Raises ClusterUnavailable, Denied.
+        """
+        plan = stored.plan
+        if plan.state is not PlanState.OPEN or stored.begun is None or stored.begun_at is None:
+            return stored
+        try:
+            found = await self._cluster.read(stored.object)
+        except NotFound:
+            found = None
+        generation = written_generation(stored, found)
+        if generation is None:
+            return stored
+        draft, at = draft_of(stored.begun, found), stored.begun_at
+        applied = replace(plan, state=PlanState.APPLIED, applied_at=at, applied_by=draft.actor, undo_until=at + UNDO)
+        return await self._store.finish(replace(stored, plan=applied, applied_generation=generation), draft, now)
+
+    async def _close_other(self, found: ClusterObject, stored: StoredPlan, now: datetime) -> None:
+        """Closes the plan that wrote the object last, if it was left open: the next write takes its mark off."""
+        last = found.annotations.get(PLAN)
+        if last in {None, stored.plan.id}:
+            return
+        with contextlib.suppress(NotFound):
+            other = await self._store.get(str(last))
+            if other.object == stored.object:
+                await self.closed(other, now)
+
+    async def conflict(self, stored: StoredPlan, found: ClusterObject, *, undone: bool = False) -> PlanConflict | None:
+        """What the plan, or its undoing, was to change, and what was changed meanwhile; None of a plan of before both
+        were kept.
+        """
+        if stored.seen is None:
+            return None
+        before, generation, planned = stored.seen, stored.generation, stored.plan.diff
+        if undone:
+            before, generation = merged(before, stored.change), stored.applied_generation
+            planned = [{**step, "before": step["after"], "after": step["before"]} for step in planned]
+        known = (
+            await self._store.spec_changes(PoolKey.parse(stored.plan.pool), stored.uid, generation)
+            if stored.object.kind is TargetKind.POOL
+            else ()
+        )
+        meanwhile = changes_meanwhile(stored.object, before, found, stored.change, known)
+        return PlanConflict(plan=stored.plan.id, planned=planned, meanwhile=meanwhile)
+
+    async def _exist(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
+        """Deletes the object, or creates it; None when it was deleted."""
+        try:
+            if stored.change:
+                return await create(self._cluster, stored.object, stored.change, marks)
+            with contextlib.suppress(NotFound):
+                await self._close_other(await self._cluster.read(stored.object), stored, now)
+            await delete(self._cluster, stored.object, stored.uid, stored.generation)
+        except Conflict as conflict:
+            if conflict.code != "object-changed":
+                raise
+            await self._store.supersede(stored.plan.id)
+            raise Conflict(conflict.code, str(conflict), await self.conflict(stored, await self._cluster.read(stored.object))) from conflict
+        return None
+
+    async def _write(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject:
+        """Patches the object if it still is as planned, and tries again when only its status changed.
+
+        An object that carries this plan's mark was written by an earlier try whose answer was lost.
+        """
+        for attempt in range(1, _TRIES + 1):
+            found = await self._cluster.read(stored.object)
+            part = found.part(stored.object.kind)
+            if found.uid == stored.uid and found.annotations.get(PLAN) == stored.plan.id and holds(part, stored.change):
+                by = found.annotations.get(CHANGED_BY, marks[CHANGED_BY])
+                if by != marks[CHANGED_BY]:
+                    raise Conflict("already-applied", f"plan {stored.plan.id} was applied by {by}")
+                return found
+            await self._close_other(found, stored, now)
+            if (found.uid, found.generation, inverse(part, stored.change)) != (stored.uid, stored.generation, stored.inverse):
+                await self._store.supersede(stored.plan.id)
+                raise Conflict(
+                    "object-changed",
+                    f"{stored.object} was changed since the plan was made{_meanwhile(part, stored)}; make a new plan",
+                    await self.conflict(stored, found),
+                )
+            try:
+                return await self._cluster.patch(stored.object, stored.change, found.resource_version, marks, dry_run=False)
+            except Conflict:
+                if attempt == _TRIES:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+
+def _meanwhile(part: Mapping[str, Any], stored: StoredPlan) -> str:
+    """What became of the values that the plan was to change, as far as somebody else changed those."""
+    steps = diff(stored.inverse, inverse(part, stored.change))[:_TOLD]
+    told = [f"{step['path'].strip('/').replace('/', '.')} was {_short(step['before'])} and is {_short(step['after'])}" for step in steps]
+    planned = [f"{one['path'].strip('/').replace('/', '.')} to {_short(one['after'])}" for one in stored.plan.diff[:_TOLD]]
+    return f": {', '.join(told)}, where the plan sets {', '.join(planned)}" if told else ""
+
+
+def _short(value: Any) -> str:
+    text = "unset" if value is None else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

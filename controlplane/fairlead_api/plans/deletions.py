@@ -1,0 +1,142 @@
+"""Deleting a pool, and creating it again: what a plan shows of it, and how it is carried out.
+
+A stored plan of this kind has in `change` what it creates, nothing where it deletes, and in `inverse` the opposite.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fairlead.errors import InvalidInput
+from fairlead.pools import GROUP, KIND, VERSION, PoolSpec, parse_spec
+from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
+from fairlead_api.plans.changes import replicas_of
+from fairlead_api.plans.evidence import PoolUse
+from fairlead_api.plans.objects import ClusterGateway, ClusterObject, Target
+from fairlead_api.pools.diffs import diff
+from fairlead_client.resources.plans import PlanEffect
+
+_TRIES = 6
+_OURS = frozenset({CHANGED_BY, CHANGE_REASON, PLAN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existence:
+    """A plan's part of a stored plan: what it creates (empty = it deletes), the opposite, and how that is shown."""
+
+    change: dict[str, Any]
+    inverse: dict[str, Any]
+    seen: dict[str, Any]
+    """The spec that the plan is made for."""
+    diff: list[dict[str, Any]]
+    patch: str
+
+
+def deletion(target: Target, found: ClusterObject) -> Existence:
+    """Deletes the object; its inverse creates it with the same spec, labels and annotations."""
+    annotations = {name: value for name, value in found.annotations.items() if name not in _OURS and "kopf" not in name}
+    manifest = {"labels": dict(found.labels), "annotations": annotations, "spec": dict(found.spec)}
+    return Existence(
+        change={},
+        inverse=manifest,
+        seen=dict(found.spec),
+        diff=diff(found.spec, {}, "/spec"),
+        patch=_shown(target, "delete this object", {}),
+    )
+
+
+def creation(target: Target, manifest: dict[str, Any]) -> Existence:
+    """Creates the object that the manifest describes; its inverse deletes it."""
+    shown = _shown(target, "create this object", {"spec": manifest["spec"]})
+    return Existence(change=manifest, inverse={}, seen={}, diff=diff({}, manifest["spec"], "/spec"), patch=shown)
+
+
+def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect:
+    """Every session is lost: nobody is left to take it. `pool` None = its spec was never usable."""
+    notes = [
+        "Undoing creates the pool again with the same spec: instances start anew, and lost sessions and caches stay lost. "
+        "Its records stay; the revisions it could be rolled back to go."
+    ]
+    if pool is None:
+        return PlanEffect(notes=notes, heavy=True)
+    adopted = any("selector" in role for role in spec.get("roles") or ())
+    if adopted:
+        notes.append("The pods that it adopted are given up and go on running.")
+    removed = [] if adopted else [use.id for use in pool.instances]
+    warnings = ["Every request for the pool is refused from then on."]
+    if pool.sessions:
+        warnings.append(f"{pool.sessions} sessions are lost with their cache: no instance is left to take them.")
+    return PlanEffect(
+        instances_removed=len(removed),
+        victims=removed,
+        sessions_lost=pool.sessions,
+        cache_tokens_lost=sum(use.cache_tokens for use in pool.instances),
+        requests_in_flight=sum(use.in_flight for use in pool.instances),
+        notes=notes,
+        warnings=warnings,
+        heavy=True,
+    )
+
+
+def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
+    """Instances start anew; nothing that was lost comes back."""
+    notes = ["Instances start anew, with empty caches. Sessions that were lost stay lost."]
+    try:
+        wanted: PoolSpec = parse_spec(spec)
+    except InvalidInput as error:
+        return PlanEffect(notes=notes, warnings=[f"Its spec is refused now: {error}"])
+    added = 0 if wanted.adopts else sum(replicas_of(wanted, role.name) for role in wanted.roles)
+    return PlanEffect(instances_added=added, notes=notes)
+
+
+async def delete(cluster: ClusterGateway, target: Target, uid: str, generation: int) -> None:
+    """Deletes the object if it still is as planned; one that is gone, or going, was deleted by an earlier try."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            found = await cluster.read(target)
+        except NotFound:
+            return
+        if found.uid == uid and found.is_deleting:
+            return
+        if (found.uid, found.generation) != (uid, generation):
+            raise Conflict("object-changed", f"{target} was changed since the plan was made; make a new plan")
+        try:
+            await cluster.delete(target, uid, found.resource_version, dry_run=False)
+        except NotFound:
+            return
+        except Conflict:
+            if attempt == _TRIES:
+                raise
+        else:
+            return
+
+
+async def create(cluster: ClusterGateway, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None]) -> ClusterObject:
+    """Creates the object; one that carries this plan's mark was created by an earlier try."""
+    try:
+        found = await cluster.read(target)
+    except NotFound:
+        return await cluster.create(target, manifest, marks, dry_run=False)
+    if found.annotations.get(PLAN) == marks[PLAN]:
+        return found
+    raise Conflict("object-changed", f"{target} was created since the plan was made; make a new plan")
+
+
+async def absent(cluster: ClusterGateway, target: Target, uid: str) -> None:
+    """Raises Conflict unless the object is gone: `still-deleting`, or `object-changed` for a new one of its name."""
+    try:
+        found = await cluster.read(target)
+    except NotFound:
+        return
+    if found.uid == uid:
+        raise Conflict("still-deleting", f"{target} is still being deleted; try again in some seconds")
+    raise Conflict("object-changed", f"{target} was created anew since it was deleted; make a new plan")
+
+
+def _shown(target: Target, words: str, rest: dict[str, Any]) -> str:
+    metadata = {"name": target.name, "namespace": target.namespace}
+    document = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata, **rest}
+    return f"# {words}\n{yaml.safe_dump(document, sort_keys=False, allow_unicode=True)}"

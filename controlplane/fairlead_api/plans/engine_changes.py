@@ -1,0 +1,131 @@
+"""Changes of the engines of a pool that run already, and the effect of them. Pure.
+
+Plans see the engines as a mapping: an engine's name → its entry in the file without the name.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import ACCEPTING, InstanceState
+from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
+from fairlead.routing.knowledge.ring_changes import expected_sessions, moved_shares
+from fairlead.routing.knowledge.rings import key_shares
+from fairlead_api.plans.evidence import InstanceUse, PoolUse
+from fairlead_client.resources.plans import EngineAction, PlanEffect
+
+ENGINES = "engines"
+"""The section of a file, and of a plan's change, with the engines."""
+_HOST = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_.])?")
+_FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.REMOVE: ("action", "name")}
+
+
+def base_url(url: str) -> str:
+    """The engine's address as `http://host:port`. Raises ValueError that says what to write."""
+    remedy = "write http://HOST:PORT, such as http://10.0.0.7:8000"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(remedy) from None
+    if parts.scheme == "https":
+        raise ValueError(f"{remedy}; TLS to engines is not supported, put them on a network of their own")
+    if parts.scheme != "http" or not host or parts.username is not None or parts.query or parts.fragment:
+        raise ValueError(remedy)
+    if port == 0:
+        raise ValueError(f"{remedy}; no engine can listen on port 0")
+    if not _is_host(host):
+        raise ValueError(f"{remedy}; a host is a name in letters, digits, dots, hyphens and underscores, or an IP address")
+    if parts.path.rstrip("/") not in {"", "/v1"}:
+        raise ValueError(f"{remedy}, without a path: the engine's API must begin at /v1")
+    return f"http://{f'[{host}]' if ':' in host else host}:{port or 80}"
+
+
+def _is_host(host: str) -> bool:
+    if ":" not in host:
+        return _HOST.fullmatch(host) is not None
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def engine_name(url: str) -> str:
+    """The name of an engine that has none of its own, from its base URL: `http://10.0.0.7:8000` → `10.0.0.7-8000`."""
+    return re.sub(r"[^a-z0-9.]+", "-", url.removeprefix("http://").lower()).strip("-")
+
+
+def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that adds an engine or takes one out. Raises InvalidInput for what cannot be done."""
+    actions = [action.value for action in EngineAction]
+    if fields.get("action") not in actions:
+        raise InvalidInput("fields.action", fields.get("action"), f"write {' or '.join(actions)}")
+    action = EngineAction(fields["action"])
+    for name, value in fields.items():
+        if name not in _FIELDS[action]:
+            raise InvalidInput(f"fields.{name}", value, f"remove it; to {action} an engine takes {', '.join(_FIELDS[action])}")
+    return {ENGINES: _added(fields, engines) if action is EngineAction.ADD else _removed(fields, engines)}
+
+
+def weighed_engine(name: str, weight: float | None) -> dict[str, Any]:
+    """The merge patch of the list that gives an engine another weight; None = none of its own."""
+    return {ENGINES: {name: {"weight": weight}}}
+
+
+def _added(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        url = base_url(str(fields.get("url") or ""))
+    except ValueError as problem:
+        raise InvalidInput("fields.url", fields.get("url"), str(problem)) from None
+    name = fields.get("name") or engine_name(url)
+    if not isinstance(name, str) or name in engines:
+        raise InvalidInput("fields.name", name, "write a name that no other engine of the pool has")
+    weight = fields.get("weight")
+    return {name: {"url": url} if weight is None else {"url": url, "weight": weight}}
+
+
+def _removed(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, Any]:
+    name = fields.get("name")
+    if not isinstance(name, str) or name not in engines:
+        raise InvalidInput("fields.name", name, f"the pool's engines are {', '.join(sorted(engines))}")
+    if len(engines) == 1:
+        raise InvalidInput("fields.name", name, "it is the pool's last engine; add another first, or drain it")
+    return {name: None}
+
+
+def engines_effect(pool: PoolUse, change: Mapping[str, Any], policies: PolicyCatalogue) -> PlanEffect:
+    """What adding engines (an entry) and taking them out (None) moves: keys, sessions and caches."""
+    added = [name for name, entry in change.items() if entry is not None]
+    victims = [use for use in pool.instances if change.get(use.id, "") is None]
+    left = [use for use in pool.instances if use not in victims]
+    new = [InstanceUse(id=name, state=InstanceState.SERVING, bound_sessions=0, cache_tokens=0, in_flight=0) for name in added]
+    anchors = pool.facts.anchors_per_instance
+    before = [use.entry(anchors) for use in pool.instances]
+    moves = moved_shares(before, [use.entry(anchors) for use in (*left, *new)])
+    leaving = sum(use.bound_sessions for use in victims)
+    following = cached = 0
+    if added and policies.entry(pool.facts.routing.policy).ring is RingUse.EVERY_REQUEST:
+        shares = key_shares(before)
+        following = round(expected_sessions(moves, shares, {use.id: use.bound_sessions for use in left}))
+        cached = round(expected_sessions(moves, shares, {use.id: use.cache_tokens for use in left}))
+    homeless = bool(victims) and not new and not any(use.state in ACCEPTING for use in left)
+    effect = PlanEffect(
+        instances_added=len(added),
+        instances_removed=len(change) - len(added),
+        victims=[use.id for use in victims],
+        key_share_moved=sum(moves.values()),
+        sessions_moved=following + (0 if homeless else leaving),
+        sessions_lost=leaving if homeless else 0,
+        cache_tokens_lost=cached + sum(use.cache_tokens for use in victims),
+        requests_in_flight=sum(use.in_flight for use in victims),
+        heavy=homeless or pool.is_heavy(following + leaving),
+    )
+    notes = [f"{name} gets requests once it answers and serves the pool's model." for name in added]
+    notes += [f"{use.id} gets no new requests, is emptied and leaves the pool; it goes on running." for use in victims]
+    alone = ["No other engine takes requests: every new request will be refused."] if homeless else []
+    return replace(effect, notes=notes, warnings=alone)

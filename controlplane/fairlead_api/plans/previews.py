@@ -1,0 +1,182 @@
+"""Previews of changes: what a change would make of an object, tried at the API server and kept as an open plan."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import yaml
+
+from fairlead.errors import InvalidInput
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.tables import PoolKey
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.errors import Conflict
+from fairlead_api.infra.object_marks import owner_of
+from fairlead_api.plans.deletions import Existence, absent, creation, creation_effect, deletion
+from fairlead_api.plans.effects import Effects, question_of
+from fairlead_api.plans.engine_changes import ENGINES
+from fairlead_api.plans.evidence import EvidenceReader
+from fairlead_api.plans.merge_patches import inverse, merged
+from fairlead_api.plans.objects import ClusterGateway, ClusterObject, Target, TargetKind
+from fairlead_api.plans.schedule_changes import is_for_admins
+from fairlead_api.plans.stored_plans import LIFE, Expected, Expecting, PlanStore, StoredPlan, seen_of
+from fairlead_api.pools.diffs import diff
+from fairlead_api.pools.fixed_engines import engines_file
+from fairlead_client.resources.audit import AuditAction
+from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
+
+_TRIES = 6
+
+
+class Previews:
+    """Makes open plans. `new_id` makes their ids."""
+
+    def __init__(
+        self,
+        store: PlanStore,
+        evidence: EvidenceReader,
+        cluster: ClusterGateway,
+        policies: PolicyCatalogue,
+        new_id: Callable[[], str],
+        expecting: Expecting | None,
+    ) -> None:
+        self._store = store
+        self._expecting = expecting
+        self._effects = Effects(evidence, policies)
+        self._cluster = cluster
+        self._policies = policies
+        self._new_id = new_id
+
+    async def of_change(
+        self,
+        pool: PoolKey,
+        kind: PlanKind,
+        target: Target,
+        found: ClusterObject,
+        change: dict[str, Any],
+        caller: Caller,
+        now: datetime,
+        *,
+        undo_of: str | None = None,
+        expected: Expected | None = None,
+        simulation: str | None = None,
+    ) -> Plan:
+        part = found.part(target.kind)
+        question = question_of(kind, target, part, change, self._policies, found.status)
+        owner = owner_of(found.labels, found.annotations, found.managers) if target.kind.may_be_owned else None
+        after = merged(part, change) if owner else await self._tried(target, found, change)
+        changes = diff(part, after, "".join(f"/{name}" for name in target.kind.path))
+        if not changes:
+            raise InvalidInput(*_only(change, ".".join(target.kind.path)), "it is so already; write another value")
+        effect = await self._effects.of(question, pool, now)
+        if kind is PlanKind.SCHEDULE:
+            effect = replace(effect, for_admins=is_for_admins(part, merged(part, change)))
+        if expected is not None:
+            effect = replace(
+                effect, predicted_attainment=expected.attainment, predicted_refusals=expected.refusals, prediction_basis=expected.basis
+            )
+        shown = Existence(
+            change=change,
+            inverse=inverse(part, change),
+            seen=seen_of(target, part, change),
+            diff=changes,
+            patch=yaml.safe_dump(_shown(target, found, change, after), sort_keys=False, allow_unicode=True),
+        )
+        plan = await self._keep(pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of)
+        if self._expecting is not None and expected is None:
+            await self._expecting.planned(plan, question, found.spec if target.kind is TargetKind.POOL else None, now, simulation)
+        return plan
+
+    async def of_deletion(self, pool: PoolKey, found: ClusterObject, caller: Caller, now: datetime, *, undo_of: str | None = None) -> Plan:
+        target = Target.of_pool(pool)
+        owner = owner_of(found.labels, found.annotations, found.managers)
+        if owner is None:
+            await self._cluster.delete(target, found.uid, found.resource_version, dry_run=True)
+        effect = await self._effects.of_deletion(pool, found.spec, now)
+        shown = deletion(target, found)
+        return await self._keep(
+            pool, PlanKind.DELETE, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of
+        )
+
+    async def of_creation(self, stored: StoredPlan, caller: Caller, now: datetime) -> Plan:
+        await absent(self._cluster, stored.object, stored.uid)
+        await self._cluster.create(stored.object, stored.inverse, {}, dry_run=True)
+        shown, effect = creation(stored.object, stored.inverse), creation_effect(stored.inverse["spec"])
+        pool = PoolKey.parse(stored.plan.pool)
+        return await self._keep(
+            pool, PlanKind.DELETE, stored.object, stored.uid, 0, shown, effect, caller, now, owner=None, undo_of=stored.plan.id
+        )
+
+    async def _keep(
+        self,
+        pool: PoolKey,
+        kind: PlanKind,
+        target: Target,
+        uid: str,
+        generation: int,
+        shown: Existence,
+        effect: PlanEffect,
+        caller: Caller,
+        now: datetime,
+        *,
+        owner: str | None,
+        undo_of: str | None,
+    ) -> Plan:
+        """Stores an open plan with its audit entry."""
+        plan = Plan(
+            id=self._new_id(),
+            pool=str(pool),
+            kind=kind,
+            target=str(target),
+            created_at=now,
+            created_by=caller.identity.subject,
+            expires_at=now + LIFE,
+            state=PlanState.OPEN,
+            diff=shown.diff,
+            effect=effect,
+            owner=owner,
+            patch=shown.patch,
+            undo_of=undo_of,
+        )
+        stored = StoredPlan(
+            plan=plan, object=target, uid=uid, generation=generation, change=shown.change, inverse=shown.inverse, seen=shown.seen
+        )
+        draft = caller.draft(AuditAction.PLAN_CREATED, str(pool))
+        told = {"kind": kind, **{item["path"]: item["after"] for item in shown.diff}}
+        await self._store.add(stored, replace(draft, plan=plan.id, after=told), now)
+        return plan
+
+    async def _tried(self, target: Target, found: ClusterObject, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the API server would make of it."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).part(target.kind)
+            except Conflict:
+                if attempt == _TRIES:
+                    raise
+                found = await self._cluster.read(target)
+        raise AssertionError("the last try returns or raises")
+
+
+def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The change as a patch of the whole object; of a file as it is to stand there."""
+    if target.kind is TargetKind.ENGINES:
+        return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}
+    return _nested(change, target.kind.path if engines_file(found.annotations) is None else ())
+
+
+def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+    """The change as a patch of the whole object."""
+    return _nested({path[-1]: change}, path[:-1]) if path else change
+
+
+def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
+    """Path and value of what a patch changes; of the first part that holds several values. A list is not repeated."""
+    path = path.strip(".")
+    if len(change) != 1:
+        return path, str(dict(change))
+    name, value = next(iter(change.items()))
+    if isinstance(value, Mapping) and value:
+        return _only(value, f"{path}.{name}")
+    return f"{path}.{name}".strip("."), "the same list" if isinstance(value, list) else value

@@ -1,0 +1,223 @@
+"""Plans in Postgres, and as the public API lists them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import msgspec
+from sqlalchemy import ColumnElement, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_api import tables
+from fairlead_api.infra import audit_log
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.lists import Lists, between, narrowed
+from fairlead_api.infra.pool_rows import pool_row
+from fairlead_api.infra.records import read
+from fairlead_api.infra.spans import Span
+from fairlead_api.plans.objects import Target
+from fairlead_api.plans.stored_plans import SpecChange, StoredPlan
+from fairlead_client.resources.audit import AuditAction
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.plans import Plan, PlanKind, PlanState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFilter:
+    """Filter of plans; the range is of when they were made."""
+
+    pool: str | None = None
+    kind: PlanKind | None = None
+    created_by: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+plans, pools = tables.plans, tables.pools
+_PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
+_LOOKED_BACK = timedelta(days=7)
+"""How long an API may have been away and still closes what was left open."""
+_MOST = 100
+
+
+class PostgresPlans:
+    """Implements `plans.stored_plans.PlanStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            plan = stored.plan
+            row = await _row_of(connection, PoolKey.parse(plan.pool))
+            await connection.execute(
+                insert(plans).values(
+                    id=plan.id,
+                    pool_id=row.id,
+                    kind=plan.kind,
+                    created_at=plan.created_at,
+                    created_by=plan.created_by,
+                    expires_at=plan.expires_at,
+                    state=plan.state,
+                    uid=stored.uid,
+                    generation=stored.generation,
+                    object=msgspec.to_builtins(stored.object),
+                    change=stored.change,
+                    inverse=stored.inverse,
+                    diff=plan.diff,
+                    effect=msgspec.to_builtins(plan.effect),
+                    owner=plan.owner,
+                    patch=plan.patch,
+                    undo_of=plan.undo_of,
+                    seen=stored.seen,
+                )
+            )
+            await audit_log.append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+    async def get(self, plan_id: str) -> StoredPlan:
+        async with self._database.reading() as connection:
+            return await _get(connection, plan_id)
+
+    async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
+        mine = func.jsonb_extract_path_text(plans.c.begun, "actor") == draft.actor
+        free = or_(plans.c.begun_at.is_(None), plans.c.begun_at <= now - settling, mine)
+
+        async def work(connection: AsyncConnection) -> bool:
+            begun = update(plans).where(plans.c.id == plan_id, plans.c.state == PlanState.OPEN, plans.c.expires_at >= now, free)
+            found = await connection.execute(begun.values(begun_at=now, begun=msgspec.to_builtins(draft)).returning(plans.c.id))
+            return found.scalar_one_or_none() is not None
+
+        return await self._database.writing(work)
+
+    async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            mine = plans.c.id == plan_id, plans.c.begun_at == now, func.jsonb_extract_path_text(plans.c.begun, "actor") == draft.actor
+            await connection.execute(update(plans).where(*mine).values(begun_at=None, begun=None))
+            await audit_log.append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+    async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:
+        left = plans.c.state == PlanState.OPEN, plans.c.begun_at <= now - settling, plans.c.created_at >= now - _LOOKED_BACK
+        async with self._database.reading() as connection:
+            found = await connection.execute(_PLANS.where(*left).order_by(plans.c.begun_at).limit(_MOST))
+            return [_stored(row) for row in found]
+
+    async def spec_changes(self, pool: PoolKey, uid: str, generation: int) -> Sequence[SpecChange]:
+        revisions = tables.pool_revisions
+        mine = pools.c.namespace == pool.namespace, pools.c.name == pool.name, revisions.c.uid == uid, revisions.c.generation > generation
+        query = select(revisions).join(pools, pools.c.id == revisions.c.pool_id).where(*mine).order_by(revisions.c.number).limit(_MOST)
+        async with self._database.reading() as connection:
+            return [read(SpecChange, row) for row in await connection.execute(query)]
+
+    async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
+        async def work(connection: AsyncConnection) -> StoredPlan:
+            plan = stored.plan
+            done = await connection.execute(
+                update(plans)
+                .where(plans.c.id == plan.id, plans.c.state.in_([PlanState.OPEN, PlanState.EXPIRED]))
+                .values(
+                    state=PlanState.APPLIED,
+                    applied_at=plan.applied_at,
+                    applied_by=plan.applied_by,
+                    undo_until=plan.undo_until,
+                    applied_generation=stored.applied_generation,
+                    reason=draft.reason,
+                )
+                .returning(plans.c.pool_id)
+            )
+            pool_id = done.scalar_one_or_none()
+            if pool_id is not None:
+                others = plans.c.pool_id == pool_id, plans.c.state == PlanState.OPEN, plans.c.id != plan.id
+                unbegun = update(plans).where(*others, plans.c.begun_at.is_(None))  # what was begun may be written already
+                await connection.execute(unbegun.values(state=PlanState.SUPERSEDED))
+                if plan.undo_of is not None:
+                    await connection.execute(update(plans).where(plans.c.id == plan.undo_of).values(state=PlanState.UNDONE))
+                    draft_of = replace(draft, action=AuditAction.PLAN_UNDONE)
+                    await audit_log.append(connection, [draft_of], now)
+                else:
+                    await audit_log.append(connection, [draft], now)
+            return await _get(connection, plan.id)
+
+        return await self._database.writing(work)
+
+    async def spec_of(self, pool: PoolKey, revision: int) -> Mapping[str, Any]:
+        revisions = tables.pool_revisions.c
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(revisions.spec).where(revisions.pool_id == row.id, revisions.number == revision)
+            found = (await connection.execute(query)).scalar_one_or_none() if 0 < revision <= row.revision else None
+        if found is None:
+            raise InvalidInput("revision", revision, f"the pool's newest revision is {row.revision}; write one of the list")
+        return cast("Mapping[str, Any]", found)
+
+    async def supersede(self, plan_id: str) -> None:
+        await self._close(PlanState.SUPERSEDED, plans.c.id == plan_id)
+
+    async def expire(self, plan_id: str, now: datetime, settling: timedelta) -> None:
+        nobodys = or_(plans.c.begun_at.is_(None), plans.c.begun_at <= now - settling)
+        await self._close(PlanState.EXPIRED, plans.c.id == plan_id, nobodys)
+
+    async def _close(self, state: PlanState, *which: ColumnElement[bool]) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await connection.execute(update(plans).where(plans.c.state == PlanState.OPEN, *which).values(state=state))
+
+        await self._database.writing(work)
+
+    async def record(self, draft: AuditDraft, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            await audit_log.append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+
+async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
+    """The pool's row, also of one that was deleted: a plan may create it again. Raises NotFound."""
+    row = (await connection.execute(select(pools.c.id).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name))).one_or_none()
+    if row is None:
+        raise NotFound("pool", str(pool))
+    return row
+
+
+async def _get(connection: AsyncConnection, plan_id: str) -> StoredPlan:
+    row = (await connection.execute(_PLANS.where(plans.c.id == plan_id))).one_or_none()
+    if row is None:
+        raise NotFound("plan", plan_id)
+    return _stored(row)
+
+
+def _stored(row: Any) -> StoredPlan:
+    of = msgspec.convert(row.object, Target)
+    return read(StoredPlan, row, object=of, plan=read(Plan, row, target=str(of)))
+
+
+class PostgresPlanList:
+    """Plans as the public API lists them."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._lists = Lists(database)
+        self._clock = clock
+
+    async def plans(self, wanted: PlanFilter, span: Span) -> Page[Plan]:
+        columns, now = plans.c, self._clock()
+        async with self._lists.database.reading() as connection:
+            pool = await self._lists.pool_id(connection, wanted.pool)
+            unserved = [(columns.kind, wanted.kind), (columns.created_by, wanted.created_by)]
+            made = between(select(plans), columns.created_at, wanted.start, wanted.end)
+            chosen = narrowed(made, [(columns.pool_id, pool)], unserved)
+            return await self._lists.page(
+                connection, chosen, (columns.created_at, columns.id), lambda row, name: _plan(row, name, now), span
+            )
+
+
+def _plan(row: Any, pool: str, now: datetime) -> Plan:
+    plan = read(Plan, row, pool=pool, target=str(msgspec.convert(row.object, Target)))
+    over = plan.state is PlanState.OPEN and now > plan.expires_at and row.begun_at is None  # noted when somebody reads it alone
+    return replace(plan, state=PlanState.EXPIRED) if over else plan

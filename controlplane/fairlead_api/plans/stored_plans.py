@@ -1,0 +1,135 @@
+"""Plans as they are stored, the ports by which they are, and what became of an object since a plan was made for it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from fairlead.tables import PoolKey
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.plans.effects import Question
+from fairlead_api.plans.objects import ClusterObject, Target
+from fairlead_api.pools.diffs import diff
+from fairlead_client.resources.plans import Plan
+from fairlead_client.resources.problems import ChangeMeanwhile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecChange:
+    """A revision of a pool's spec, as the operator reported it."""
+
+    generation: int
+    at: datetime
+    actor: str
+    reason: str | None
+    spec: Mapping[str, Any]
+
+
+def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """What a plan keeps of the object that it is made for: all that plans may change of it; of an instance, whose other
+    annotations are the operator's, what this plan changes.
+    """
+    return {name: value for name, value in part.items() if not target.kind.is_instance or name in change}
+
+
+def changes_meanwhile(
+    target: Target, before: Mapping[str, Any], found: ClusterObject, change: Mapping[str, Any], known: Sequence[SpecChange]
+) -> list[ChangeMeanwhile]:
+    """The changes that made of `before` what is there now, oldest first: those `known`, and what is beyond them."""
+    path = "".join(f"/{name}" for name in target.kind.path)
+    told: list[ChangeMeanwhile] = []
+    present: Mapping[str, Any] = before
+    for one in known:
+        if one.generation <= found.generation and (steps := diff(present, one.spec, path)):
+            told.append(ChangeMeanwhile(by=one.actor, at=one.at, reason=one.reason, diff=steps))
+            present = one.spec
+    if rest := diff(present, seen_of(target, found.part(target.kind), change), path):
+        told.append(ChangeMeanwhile(by=found.changed_by, at=found.changed_at, diff=rest))
+    return told
+
+
+LIFE = timedelta(minutes=10)
+"""A plan can be applied for so long."""
+UNDO = timedelta(hours=1)
+"""An applied plan can be undone for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlan:
+    """A plan with what only the server needs: the object it was made for, the merge patches there and back of what
+    plans may change of it, and that as it was `seen`. `begun` is the audit entry of who began to apply it last.
+    """
+
+    plan: Plan
+    object: Target
+    uid: str
+    generation: int
+    change: dict[str, Any]
+    inverse: dict[str, Any]
+    applied_generation: int = 0
+    seen: dict[str, Any] | None = None
+    begun_at: datetime | None = None
+    begun: AuditDraft | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What is expected of a change that was tried: shares of requests in time and refused, and how that is known."""
+
+    attainment: float
+    refusals: float
+    basis: str
+
+
+class PlanStore(Protocol):
+    """Plans in the database; each write appends its audit entry in the same transaction."""
+
+    async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None: ...
+
+    async def get(self, plan_id: str) -> StoredPlan:
+        """The stored plan. Raises NotFound."""
+
+    async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
+        """Notes who begins to apply a plan; False if it is not open any more, its time is over, or somebody else has
+        begun less than `settling` ago.
+        """
+
+    async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
+        """Appends the entry of an apply that began at `now` and certainly wrote nothing, and takes its beginning back:
+        who changes the object later did not do it by this plan.
+        """
+
+    async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:
+        """Open plans that somebody began to apply longer than `settling` ago."""
+
+    async def spec_changes(self, pool: PoolKey, uid: str, generation: int) -> Sequence[SpecChange]:
+        """The revisions of this very object's spec after a generation, oldest first."""
+
+    async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
+        """Marks a plan applied that is open, or expired meanwhile, and other plans of the pool that nobody began
+        superseded; returns the plan as stored afterwards.
+
+        If the plan was closed otherwise, nothing changes.
+        """
+
+    async def spec_of(self, pool: PoolKey, revision: int) -> Mapping[str, Any]:
+        """The spec of the pool's revision of this number. Raises NotFound, InvalidInput for one that there is not."""
+
+    async def supersede(self, plan_id: str) -> None:
+        """Marks an open plan superseded."""
+
+    async def expire(self, plan_id: str, now: datetime, settling: timedelta) -> None:
+        """Marks an open plan expired, unless somebody began to apply it less than `settling` ago."""
+
+    async def record(self, draft: AuditDraft, now: datetime) -> None: ...
+
+
+class Expecting(Protocol):
+    """Who finds out, after a plan was made, what it is to be expected to do."""
+
+    async def planned(
+        self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
+    ) -> None:
+        """A plan was made of an object; `spec` is a pool's before the change, `simulation` the one that advised it.
+        Does not raise for what stays unknown.
+        """

@@ -1,0 +1,238 @@
+"""Takes the states that the operator reports: which are new, which tables mean the same to routers, and what is
+ready.
+"""
+
+import hashlib
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+
+from fairlead.capabilities import EngineCapability
+from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState, UnheardPools
+from fairlead.pools import parse_spec
+from fairlead.scaling.signals import PoolDemand, PoolSignals
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
+from fairlead_api.infra.times import check_time
+from fairlead_client.resources.pools import PoolCondition
+
+
+def fingerprint(table: RoutingTable) -> bytes:
+    """SHA-256 of all that routers act on: everything but version and generation."""
+    return hashlib.sha256(msgspec.json.encode(replace(table, version=0, generation=0), order="sorted")).digest()
+
+
+def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) -> PoolCondition:
+    """The pool's Ready condition; if it has none, a condition that says why."""
+    for condition in conditions:
+        if condition.type == "Ready":
+            return condition
+    if problem is not None:
+        return PoolCondition(type="Ready", status="False", reason="InvalidSpec", message=problem)
+    return PoolCondition(type="Ready", status="Unknown", reason="NotReported", message="The operator has not reported conditions yet.")
+
+
+LIVE_SECONDS = 10
+"""A router is live when it reported in the last 10 s."""
+
+Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
+"""Computes the share of the hash ring that each accepting instance owns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUseView:
+    """How a router used a pool when it was heard last; `idle_seconds` are until now."""
+
+    held_requests: int
+    held_prompt_tokens: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterView:
+    """A live router's last report about one pool. `acknowledged` None = it has no table of the pool yet."""
+
+    acknowledged: int | None
+    in_flight: Mapping[str, int]
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Of these, the requests queued in the router."""
+    use: PoolUseView | None = None
+    """None: it does not tell, or has no table of the pool yet."""
+    troubled_engines: tuple[InstanceTrouble, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceFacts:
+    """The database's facts about an instance. `table_version` is the first table with its present entry."""
+
+    id: str
+    table_version: int
+    bound_sessions: int
+    cache_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """The last 5 minutes of a pool's traffic. Attainments are shares (0-1); None = nothing to judge."""
+
+    ttft_attainment: float | None = None
+    tpot_attainment: float | None = None
+    slo_attainment: float | None = None
+    requests_per_second: float = 0.0
+    behind_seconds: float = 0.0
+    """By which the roll-ups lag; then nothing else is known."""
+
+
+class MirrorStore(Protocol):
+    """The database as mirroring needs it; each call is one transaction."""
+
+    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> PoolObservations:
+        """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
+
+        Returns what routers and the database know about the pool then. Raises Conflict when the state is older than the
+        stored one.
+        """
+
+    async def held_pools(self) -> tuple[PoolKey, ...]:
+        """The pools for which live routers hold requests."""
+
+    async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
+        """The living pools whose last state is older, but for those with engines of a file."""
+
+    async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
+        """Stores events not stored before, each with its audit entry."""
+
+    async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
+        """The pool is gone: its instances become Gone, its sessions are unbound, and routers are told."""
+
+
+class PoolMirroring:
+    """The operator's use cases."""
+
+    def __init__(self, store: MirrorStore, shares: Shares) -> None:
+        self._store = store
+        self._shares = shares
+
+    async def take_state(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
+        """Stores a state and answers with observations.
+
+        Raises InvalidInput when the spec is bad and the operator did not say so, Conflict when the state is outdated.
+        """
+        check_state(state)
+        facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
+        return await self._store.mirror(pool, state, facts, self._shares, now)
+
+    async def held_pools(self) -> HeldPools:
+        """The pools for which live routers hold requests."""
+        return HeldPools(pools=await self._store.held_pools())
+
+    async def unheard_pools(self, seconds: float, now: datetime) -> UnheardPools:
+        """The pools of which no state came for so long, but for those that `fairlead serve` tells of."""
+        return UnheardPools(pools=await self._store.unheard_pools(now - timedelta(seconds=seconds)))
+
+    async def take_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
+        """Stores events. Raises NotFound for a pool whose state was never sent."""
+        await self._store.add_events(pool, events, actor, now)
+
+    async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
+        """Records that the pool was deleted. Repeating it changes nothing."""
+        await self._store.delete(pool, actor, now)
+
+
+def check_state(state: PoolState) -> None:
+    """Raises InvalidInput for a scaling decision of an impossible time. Pure."""
+    for number, decision in enumerate(state.scaling_decisions):
+        check_time(f"scaling_decisions[{number}].at", decision.at)
+
+
+def observations(
+    table_version: int,
+    routers: Sequence[RouterView],
+    instances: Sequence[InstanceFacts],
+    traffic: Traffic,
+    signals: PoolSignals | None = None,
+    idle_elsewhere: float | None = None,
+    capability: EngineCapability | None = None,
+) -> PoolObservations:
+    """The answer to the operator. Pure.
+
+    Without a live router everything counts as acknowledged, because nobody routes by an older table. `idle_elsewhere`
+    are the seconds since a router that is not live any more had a request of the pool. A router with a version above
+    `table_version` acknowledged it to a database of before a restore, which says nothing about this one.
+    """
+    routers = [replace(one, acknowledged=None) if (one.acknowledged or 0) > table_version else one for one in routers]
+    return PoolObservations(
+        table_version=table_version,
+        table_acknowledged=table_acknowledged(table_version, routers),
+        live_routers=len(routers),
+        ttft_attainment=traffic.ttft_attainment,
+        tpot_attainment=traffic.tpot_attainment,
+        slo_attainment=traffic.slo_attainment,
+        requests_per_second=traffic.requests_per_second,
+        signals=signals,
+        capability=capability,
+        demand=_demand(routers, idle_elsewhere, behind=traffic.behind_seconds > 0),
+        figures_behind_seconds=traffic.behind_seconds,
+        troubled_engines=_troubled(routers, {instance.id for instance in instances}),
+        instances=tuple(
+            InstanceObservation(
+                id=instance.id,
+                in_flight=sum(router.in_flight.get(instance.id, 0) for router in routers),
+                bound_sessions=instance.bound_sessions,
+                cache_tokens=instance.cache_tokens,
+                acknowledged=table_acknowledged(instance.table_version, routers),
+            )
+            for instance in instances
+        ),
+    )
+
+
+def _troubled(routers: Sequence[RouterView], living: Container[str]) -> tuple[InstanceTrouble, ...]:
+    """Each trouble of a living instance once."""
+    return newest_of_each(one for router in routers for one in router.troubled_engines if one.instance in living)
+
+
+def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, ...]:
+    """Each trouble of an instance once, in the words of the router that found it last. Pure."""
+    newest = {(one.instance, one.trouble): one for one in sorted(found, key=lambda one: one.seconds, reverse=True)}
+    return tuple(one for _, one in sorted(newest.items()))
+
+
+def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
+    """None without a live router, or when one that serves the pool does not tell. While figures are behind nobody says
+    how long the pool was idle, so it does not fall asleep; what is held still wakes it.
+    """
+    serving = [router for router in routers if router.acknowledged is not None]
+    uses = [router.use for router in serving if router.use is not None]
+    if not uses or len(uses) < len(serving):
+        return None
+    idle = [use.idle_seconds for use in uses]
+    return PoolDemand(
+        held_requests=sum(use.held_requests for use in uses),
+        held_prompt_tokens=sum(use.held_prompt_tokens for use in uses),
+        in_flight=sum(sum(router.in_flight.values()) for router in routers),
+        idle_seconds=None if behind else min([*idle, *([] if idle_elsewhere is None else [idle_elsewhere])]),
+    )
+
+
+def table_acknowledged(version: int, routers: Sequence[RouterView]) -> bool:
+    """Whether every live router routes by `version` or a newer one. Pure."""
+    return all(router.acknowledged is not None and router.acknowledged >= version for router in routers)
+
+
+def is_outdated(stored: tuple[str, int, str], state: PoolState) -> str | None:
+    """Why a state of the same object is older than the stored (uid, generation, resource version); None if it is not.
+
+    Pure.
+    """
+    uid, generation, version = stored
+    if uid != state.uid:
+        return None
+    if state.generation < generation:
+        return f"generation {state.generation} is older than the stored {generation}"
+    if state.resource_version.isdigit() and version.isdigit() and int(state.resource_version) < int(version):
+        return f"resource version {state.resource_version} is older than the stored {version}"
+    return None

@@ -1,0 +1,139 @@
+"""Pools, their instances, revisions, events, heatmaps and rings, and the models by which their routers predict
+TTFTs.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.knowledge.rings import key_shares
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.answers import answer
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.spans import Sight
+from fairlead_api.pools.internal_routes import internal_routes
+from fairlead_api.pools.mirroring import PoolMirroring
+from fairlead_api.pools.rings import RingQuestion, ring_of
+from fairlead_api.pools.store.last_minutes import LastMinutes
+from fairlead_api.pools.store.mirror import PostgresPools
+from fairlead_api.pools.store.predictors import PostgresPredictors
+from fairlead_api.pools.store.reads import PostgresPoolHistory, PostgresPoolReads, PostgresRings
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+from fairlead_client.resources.predictors import Predictor, PredictorModel
+from fairlead_client.resources.rings import Ring, RingInstance
+
+
+def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) -> APIRouter:
+    """GET /v1/pools/{namespace}/{name}/ring."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+
+    async def get_ring(
+        namespace: str,
+        name: str,
+        add: int = 0,
+        remove: Annotated[list[str] | None, Query()] = None,
+        anchors: int | None = None,
+    ) -> Ask:
+        """Anchors and key shares, and what a change would move: `add` instances more, those named by `remove` gone
+        (several times), another number of `anchors` per instance.
+        """
+        question = RingQuestion(add=add, remove=tuple(remove or ()), anchors=anchors)
+
+        async def ask(sight: Sight) -> Ring:
+            table, per_instance, bound = await reader.ring(PoolKey(namespace=namespace, name=name))
+            return await asyncio.to_thread(ring_of, table, per_instance, bound, policies, question)
+
+        return ask
+
+    path, needs = "/pools/{namespace}/{name}/ring", guard.needs(AccessRole.VIEWER)
+    document(routes, path, Ring, needs, get_ring, RingInstance, lambda found: found.instances)
+    return routes
+
+
+def predictor_routes(guard: Guard, reader: PostgresPredictors) -> APIRouter:
+    """GET /v1/pools/{namespace}/{name}/predictor."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+    viewer = guard.needs(AccessRole.VIEWER)
+
+    async def get_predictor(namespace: str, name: str) -> Ask:
+        """Models of a learning policy, newest first: how wrong each was, and who chose while it was in use."""
+        return lambda sight: reader.predictor(PoolKey(namespace=namespace, name=name))
+
+    document(routes, "/pools/{namespace}/{name}/predictor", Predictor, viewer, get_predictor, PredictorModel, lambda found: found.models)
+
+    return routes
+
+
+def pool_routes(
+    guard: Guard,
+    reader: PostgresPoolReads,
+    history: PostgresPoolHistory,
+    clock: Callable[[], datetime],
+) -> APIRouter:
+    """Everything under /v1/pools that only reads."""
+    routes = APIRouter(prefix="/v1", tags=["pools"])
+    viewer = guard.needs(AccessRole.VIEWER)
+    Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
+
+    async def all_pools() -> Fetch:
+        return lambda span: reader.pools(span, clock())
+
+    async def instances(namespace: str, name: str) -> Fetch:
+        return lambda span: reader.instances(PoolKey(namespace=namespace, name=name), span, clock())
+
+    async def revisions(namespace: str, name: str) -> Fetch:
+        return lambda span: history.revisions(PoolKey(namespace=namespace, name=name), span)
+
+    async def events(namespace: str, name: str) -> Fetch:
+        return lambda span: history.events(PoolKey(namespace=namespace, name=name), span)
+
+    listing(routes, "/pools", PoolSummary, guard.needs(AccessRole.VIEWER, somewhere=True), all_pools, by="name")
+    listing(routes, "/pools/{namespace}/{name}/instances", InstanceSummary, viewer, instances, by="id")
+    listing(routes, "/pools/{namespace}/{name}/revisions", PoolRevision, viewer, revisions, by="-number")
+    listing(routes, "/pools/{namespace}/{name}/events", PoolEventItem, viewer, events, by="-at")
+
+    @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
+    async def get_pool(namespace: str, name: str, caller: Viewer, instances: bool = True) -> Any:
+        """A pool with its spec, conditions and living instances; `instances=false` leaves their list empty, which saves
+        a large pool's readers most of the answer.
+        """
+        return answer(await reader.pool(PoolKey(namespace=namespace, name=name), clock(), instances=instances))
+
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}", response_model=InstanceDetail)
+    async def get_instance(namespace: str, name: str, instance: str, caller: Viewer) -> Any:
+        """An instance, also a gone one, with its newest 500 transitions."""
+        return answer(await reader.instance(PoolKey(namespace=namespace, name=name), instance, clock()))
+
+    return routes
+
+
+def pools_of(infra: Infra) -> PostgresPoolReads:
+    """The store of pools as they are."""
+    return PostgresPoolReads(infra.reads, infra.present, LastMinutes(infra.reads, infra.recent))
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Pools: read by people, reported by the operator; and models, reported and read by routers."""
+    return Feature(
+        routes=(
+            pool_routes(guard, pools_of(infra), PostgresPoolHistory(infra.reads), infra.clock),
+            ring_routes(guard, PostgresRings(infra.reads), infra.policies),
+            predictor_routes(guard, PostgresPredictors(infra.reads, infra.policies)),
+            internal_routes(
+                guard,
+                PoolMirroring(PostgresPools(infra.control), key_shares),
+                PostgresPredictors(infra.reports, infra.policies),
+                infra.clock,
+            ),
+        )
+    )

@@ -1,0 +1,258 @@
+"""The mirror of pools: takes state and events from the operator and returns observations."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import bindparam, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.pools import parse_spec
+from fairlead.scaling.decisions import ScalingDecisionRecord
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import PoolKey
+from fairlead_api import tables
+from fairlead_api.infra import audit_log, notifying
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.database import Database, moment
+from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.infra.notices import Notice, PoolDeleted, TableChanged
+from fairlead_api.infra.records import Writing
+from fairlead_api.pools.fixed_engines import engines_file
+from fairlead_api.pools.mirroring import Shares, is_outdated
+from fairlead_api.pools.store.capabilities import measured_to_remember
+from fairlead_api.pools.store.instances import note_instances
+from fairlead_api.pools.store.observations import read_held_pools, read_observations
+from fairlead_api.pools.store.pool_summaries import declared_by, desired_of
+from fairlead_api.pools.store.revisions import note_revision, note_slo
+from fairlead_api.pools.store.routing_tables import note_table
+from fairlead_api.scaling.store import Measuring
+from fairlead_api.schedules.store import close_runs, note_runs
+from fairlead_api.sessions.store.rows import unbind
+from fairlead_api.tables import wanted_replicas
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import OPERATOR_EVENT, AuditAction
+
+
+async def store_events(connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str) -> list[AuditDraft]:
+    """Stores events not stored before, and returns their audit drafts. Raises NotFound."""
+    pool_id = (
+        await connection.execute(
+            select(tables.pools.c.id).where(tables.pools.c.namespace == pool.namespace, tables.pools.c.name == pool.name)
+        )
+    ).scalar_one_or_none()
+    if pool_id is None:
+        raise NotFound("pool", str(pool))
+    drafts = []
+    for event in events:
+        values = {"before": event.before, "after": event.after, "instance": event.instance, "at": moment(event.at)}
+        row = upsert(tables.pool_events).values(pool_id=pool_id, reason=event.reason, message=event.message, **values)
+        stored = await connection.execute(row.on_conflict_do_nothing().returning(tables.pool_events.c.id))
+        if stored.scalar_one_or_none() is not None:
+            drafts.append(_event_draft(pool, event, actor))
+    return drafts
+
+
+def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
+    return AuditDraft(
+        actor=actor,
+        role=AccessRole.SYSTEM_OPERATOR,
+        source="operator",
+        action=f"{OPERATOR_EVENT}{event.reason}",
+        object=f"{pool}/{event.instance}" if event.instance else str(pool),
+        reason=event.message,
+        before=event.before,
+        after=event.after,
+    )
+
+
+async def note_wanted(connection: AsyncConnection, row: Any, state: PoolState, now: datetime) -> None:
+    """Stores what the state changes of the numbers in `row`, of the table pools; all of them where the pool is new."""
+    after = state.desired or declared_by(state.spec)
+    new = not row.revision or row.uid != state.uid or row.deleted_at is not None
+    before = {} if new else desired_of(row)
+    changes = [
+        {"pool_id": row.id, "role": role, "at": now, "before": before.get(role), "replicas": after.get(role, 0)}
+        for role in sorted({*before, *after})
+        if before.get(role) != after.get(role)
+    ]
+    if changes:
+        await connection.execute(upsert(wanted_replicas).on_conflict_do_nothing(), changes)
+
+
+_DECISIONS = Writing(tables.scaling_decisions, ScalingDecisionRecord, "pool_id")
+
+_POOLS = tables.pools
+_LOCK_POOL = select(_POOLS).where(_POOLS.c.namespace == bindparam("namespace"), _POOLS.c.name == bindparam("name")).with_for_update()
+_MAKE_POOL = (
+    upsert(_POOLS)
+    .values(
+        **{name: bindparam(name) for name in ("namespace", "name", "uid", "created_at", "observed_at")},
+        generation=0,
+        resource_version="0",
+        model="",
+        spec={},
+        labels={},
+        annotations={},
+        changed_by="",
+        conditions=[],
+    )
+    .on_conflict_do_nothing()
+    .returning(_POOLS)
+)
+
+
+class PostgresPools:
+    """Implements `pools.mirroring.MirrorStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._measuring = Measuring()
+
+    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> PoolObservations:
+        schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
+
+        async def work(connection: AsyncConnection) -> tuple[int, int, MirroredFacts | None]:
+            row = await _locked(connection, pool, state, now)
+            drafts: list[AuditDraft] = []
+            notices: list[Notice] = []
+            revision = await note_revision(connection, row, pool, state, drafts, now)
+            told = facts or _stored_facts(row)
+            in_force = told.under(state.schedules) if told is not None else None
+            slo_version = await note_slo(connection, row, in_force, revision, now)
+            await note_runs(connection, row, state, schedules)
+            gone = await note_instances(connection, row.id, state.instances, now)
+            await unbind(connection, row.id, now, gone)
+            version = row.table_version
+            if in_force is not None:
+                version = await note_table(connection, row, pool, state, in_force, slo_version, shares, now)
+                if version != row.table_version:
+                    notices.append(TableChanged(pool, version))
+            numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}
+            await note_wanted(connection, row, state, now)
+            measured = await measured_to_remember(connection, row, state.spec, now)
+            await _save_pool(connection, row, state, in_force, numbers, measured, now)
+            await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
+            await notifying.send(connection, notices)
+            await audit_log.append(connection, drafts, now)
+            return int(row.id), version, in_force
+
+        pool_id, version, in_force = await self._database.writing(work)
+        async with self._database.reading() as connection:  # no more while reports wait for the pool's row
+            return await read_observations(connection, pool_id, version, in_force, self._measuring, now)
+
+    async def held_pools(self) -> tuple[PoolKey, ...]:
+        async with self._database.reading() as connection:
+            return await read_held_pools(connection)
+
+    async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
+        columns = (_POOLS.c.namespace, _POOLS.c.name, _POOLS.c.annotations)
+        query = select(*columns).where(_POOLS.c.deleted_at.is_(None), _POOLS.c.observed_at <= before).order_by(*columns[:2])
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return tuple(PoolKey(namespace=row.namespace, name=row.name) for row in rows if engines_file(row.annotations) is None)
+
+    async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            drafts = await store_events(connection, pool, events, actor)
+            await audit_log.append(connection, drafts, now)
+
+        await self._database.writing(work)
+
+    async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            pools = tables.pools
+            row = (
+                await connection.execute(
+                    select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name).with_for_update()
+                )
+            ).one_or_none()
+            if row is None or row.deleted_at is not None:
+                return
+            await note_instances(connection, row.id, (), now, why="the pool was deleted")
+            await unbind(connection, row.id, now)
+            slo = tables.slo_configs
+            await connection.execute(update(slo).where(slo.c.pool_id == row.id, slo.c.active_until.is_(None)).values(active_until=now))
+            await close_runs(connection, row.id, now)
+            await connection.execute(update(pools).where(pools.c.id == row.id).values(deleted_at=now, facts=None))
+            self._measuring.forget(row.id)
+            await notifying.send(connection, [PoolDeleted(pool)])
+            draft = AuditDraft(
+                actor=actor,
+                role=AccessRole.SYSTEM_OPERATOR,
+                source="operator",
+                action=AuditAction.POOL_DELETED,
+                object=str(pool),
+                before={"uid": row.uid},
+            )
+            await audit_log.append(connection, [draft], now)
+
+        await self._database.writing(work)
+
+
+async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, now: datetime) -> Any:
+    """The pool's row, locked, and made first if new. Raises Conflict for a state that is older than the row."""
+    key = {"namespace": pool.namespace, "name": pool.name}
+    row = (await connection.execute(_LOCK_POOL, key)).one_or_none()
+    if row is None:
+        first = {**key, "uid": state.uid, "created_at": now, "observed_at": now}
+        made = (await connection.execute(_MAKE_POOL, first)).one_or_none()
+        row = made or (await connection.execute(_LOCK_POOL, key)).one()  # another call made it meanwhile
+    outdated = is_outdated((row.uid, row.generation, row.resource_version), state)
+    if outdated:
+        raise Conflict("state-outdated", f"{pool}: {outdated}; send the newest state")
+    if row.uid == state.uid and row.deleted_at is not None:
+        raise Conflict("pool-deleted", f"{pool}: the object with uid {state.uid} was deleted")
+    if row.uid != state.uid:
+        revisions = tables.pool_revisions
+        earlier = select(revisions.c.number).where(revisions.c.pool_id == row.id, revisions.c.uid == state.uid).limit(1)
+        if (await connection.execute(earlier)).scalar_one_or_none() is not None:
+            raise Conflict("pool-replaced", f"{pool}: the object with uid {state.uid} was replaced by {row.uid}")
+    return row
+
+
+def _stored_facts(row: Any) -> MirroredFacts | None:
+    return None if row.facts is None else msgspec.convert(row.facts, MirroredFacts)
+
+
+async def _save_pool(
+    connection: AsyncConnection,
+    row: Any,
+    state: PoolState,
+    facts: MirroredFacts | None,
+    numbers: dict[str, int],
+    measured: dict[str, Any] | None,
+    now: datetime,
+) -> None:
+    """Write what the state changed in the pool's row; `numbers` are the versions that follow from it, and `measured` is
+    what its engines were seen to do.
+    """
+    pools = tables.pools
+    model = state.spec.get("model")
+    values: dict[str, Any] = {
+        "uid": state.uid,
+        "generation": state.generation,
+        "resource_version": state.resource_version,
+        "model": model if isinstance(model, str) else "",
+        "spec": state.spec,
+        "facts": None if facts is None else msgspec.to_builtins(facts),
+        "labels": state.labels,
+        "annotations": state.annotations,
+        "changed_by": state.changed_by,
+        "problem": state.problem,
+        "conditions": list(state.conditions),
+        "desired": state.desired or None,
+        "measured": measured,
+        "observed_at": now,
+        "deleted_at": None,
+        **numbers,
+    }
+    if state.problem is None:
+        values["spec_in_force"] = state.spec
+    if row.uid != state.uid or row.deleted_at is not None:
+        values = {"spec_in_force": None, **values, "created_at": now}
+    changed = {name: value for name, value in values.items() if value != row._mapping[name]}
+    await connection.execute(update(pools).where(pools.c.id == row.id).values(changed))

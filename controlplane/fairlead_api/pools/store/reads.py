@@ -1,0 +1,222 @@
+"""Pools and their instances as the public API shows them: now (lists and details, shared among those who ask for the
+same), before (revisions and events), and as a ring.
+"""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+from sqlalchemy import func, select
+
+from fairlead.capabilities import joined
+from fairlead.table_content import MirroredFacts
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_api import tables
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.paging import page
+from fairlead_api.infra.pool_rows import conditions_of, pool_row
+from fairlead_api.infra.records import read
+from fairlead_api.infra.sharing import Shared
+from fairlead_api.infra.spans import Span
+from fairlead_api.pools.capabilities import measured
+from fairlead_api.pools.mirroring import table_acknowledged
+from fairlead_api.pools.store.capabilities import engine_of, learnt_figures, read_capability
+from fairlead_api.pools.store.instance_summaries import (
+    engine_conditions,
+    instance_counts,
+    instance_summaries,
+    known_caches,
+    rank_loads,
+)
+from fairlead_api.pools.store.last_minutes import LastMinutes
+from fairlead_api.pools.store.observations import live_routers
+from fairlead_api.pools.store.pool_summaries import desired_of, pool_summaries
+from fairlead_api.sessions.store.lists import sessions_held
+from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
+
+
+class PostgresPoolHistory:
+    """Revisions and events of a pool, the newest first. Raises NotFound for a pool that does not live."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def revisions(self, pool: PoolKey, span: Span) -> Page[PoolRevision]:
+        revisions = tables.pool_revisions
+
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(revisions).where(revisions.c.pool_id == row.id)
+            return await page(
+                connection,
+                query,
+                (revisions.c.number,),
+                partial(read, PoolRevision),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+            )
+
+    async def events(self, pool: PoolKey, span: Span) -> Page[PoolEventItem]:
+        events = tables.pool_events
+
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(events).where(events.c.pool_id == row.id)
+            return await page(
+                connection,
+                query,
+                (events.c.at, events.c.id),
+                partial(read, PoolEventItem),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+            )
+
+
+class PostgresRings:
+    """Reads what the ring is made of."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def ring(self, pool: PoolKey) -> tuple[RoutingTable, int, dict[str, int]]:
+        """The present table, anchors per instance, and bound sessions by instance.
+
+        Raises NotFound, also for a pool without a table yet.
+        """
+        routing, sessions = tables.routing_tables, tables.sessions
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(routing.c.content).where(routing.c.pool_id == row.id, routing.c.version == row.table_version)
+            content = (await connection.execute(query)).scalar_one_or_none()
+            if content is None or row.facts is None:
+                raise NotFound("routing table of pool", str(pool))
+            counted = await connection.execute(
+                select(sessions.c.instance, func.count()).where(sessions.c.pool_id == row.id).group_by(sessions.c.instance)
+            )
+            bound = {name: amount for name, amount in counted if name is not None}
+        facts = msgspec.convert(row.facts, MirroredFacts).table
+        return msgspec.convert(content, RoutingTable), facts.anchors_per_instance, bound
+
+
+class PostgresPoolReads:
+    """Pools and their instances as they are. Single reads raise NotFound."""
+
+    def __init__(self, database: Database, shared: Shared, last_minutes: LastMinutes) -> None:
+        self._database = database
+        self._shared = shared
+        self._last_minutes = last_minutes
+
+    async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
+        return await self._shared.get(("pools", span), lambda: self._pools(span, now))
+
+    async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
+        """Without `instances` the list of them is empty."""
+        return await self._shared.get(("pool", pool, instances), lambda: self._pool(pool, now, instances=instances))
+
+    async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
+        return await self._shared.get(("instances", pool, span), lambda: self._instances_page(pool, span, now))
+
+    async def instance(self, pool: PoolKey, instance: str, now: datetime) -> InstanceDetail:
+        changes = tables.instance_transitions
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            found = await instance_summaries(self._last_minutes, connection, row, now, only=[instance])
+            if not found:
+                raise NotFound("instance", instance)
+            rows = await connection.execute(
+                select(changes)
+                .where(changes.c.pool_id == row.id, changes.c.instance == instance)
+                .order_by(changes.c.at.desc(), changes.c.id.desc())
+                .limit(500)
+            )
+            transitions = [read(InstanceTransition, item) for item in rows]
+            conditions = await engine_conditions(connection, row.id, instance)
+            caches = await known_caches(connection, row.id, instance)
+            learnt = await learnt_figures(connection, row.id, instance)
+            held = await sessions_held(connection, row.id, instance)
+            ranks = await rank_loads(connection, row.id, instance, now)
+        return InstanceDetail(
+            instance=found[0],
+            transitions=transitions,
+            conditions=conditions,
+            caches=caches,
+            learnt=learnt,
+            held=held,
+            ranks=ranks,
+            capability=joined(measured(learnt), engine_of(row).declared),
+        )
+
+    async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
+        pools = tables.pools
+        query = select(pools).where(pools.c.deleted_at.is_(None))
+        if span.sight is not None:
+            query = query.where(pools.c.namespace.in_(sorted(span.sight)))
+        async with self._database.reading() as connection:
+            found = await page(
+                connection,
+                query,
+                (pools.c.namespace, pools.c.name),
+                lambda row: row,
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+                descending=False,
+            )
+            items = await pool_summaries(self._last_minutes, connection, found.items, now)
+        return Page(items=items, next_cursor=found.next_cursor, total=found.total)
+
+    async def _pool(self, pool: PoolKey, now: datetime, *, instances: bool) -> PoolDetail:
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+        if not instances:
+            return await self._without_instances(row, now)
+        detail, found = await asyncio.gather(self._without_instances(row, now), self._living(row, now))
+        return replace(detail, instances=found)
+
+    async def _without_instances(self, row: Any, now: datetime) -> PoolDetail:
+        async with self._database.reading() as connection:
+            (summary,) = await pool_summaries(self._last_minutes, connection, [row], now)
+            routers = await live_routers(connection, row.id)
+            return PoolDetail(
+                pool=summary,
+                spec=row.spec,
+                generation=row.generation,
+                conditions=conditions_of(row),
+                instances=[],
+                live_routers=len(routers),
+                table_acknowledged=table_acknowledged(row.table_version, routers),
+                desired=desired_of(row),
+                learnt=await learnt_figures(connection, row.id, None),
+                capability=await read_capability(connection, row, now),
+                counts=await instance_counts(connection, row.id),
+            )
+
+    async def _living(self, row: Any, now: datetime) -> list[InstanceSummary]:
+        async with self._database.reading() as connection:
+            return await instance_summaries(self._last_minutes, connection, row, now)
+
+    async def _instances_page(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
+        instances = tables.instances
+        async with self._database.reading() as connection:
+            row = await pool_row(connection, pool)
+            query = select(instances).where(instances.c.pool_id == row.id, instances.c.gone_at.is_(None))
+            found = await page(
+                connection,
+                query,
+                (instances.c.id,),
+                lambda item: str(item.id),
+                cursor=span.cursor,
+                limit=span.limit,
+                reverse=span.reverse,
+                descending=False,
+            )
+            known = {item.id: item for item in await instance_summaries(self._last_minutes, connection, row, now, only=found.items)}
+        return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)

@@ -1,0 +1,5 @@
+"""Routers' reports: which rows can be stored, and storing each report once.
+
+It must not refuse a whole report for one bad row, nor store a row before the report's id is claimed. The danger here:
+storing a report twice, or a row that never happened.
+"""

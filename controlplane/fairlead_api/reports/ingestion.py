@@ -1,0 +1,126 @@
+"""Takes routers' reports: each is stored at most once by router and id, and stored whole or not at all.
+
+Rows that cannot be stored are dropped and counted. Refusing the report for them would make the
+router send it again for ever.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import Protocol
+
+from fairlead.errors import InvalidInput
+from fairlead.reports.batches import Report, ReportReceipt, RouterGone
+from fairlead.tables import PoolKey
+from fairlead_api.infra.times import check_time
+from fairlead_api.reports.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
+
+MOST_REPORTS = 5_000
+"""Most reports in one post."""
+
+_DAY = 86_400
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """The result of a post.
+
+    `ignored` counts dropped rows by reason, `lost_moves` the session moves that lost their race, by pool.
+    """
+
+    receipts: tuple[ReportReceipt, ...]
+    ignored: Counter[str] = field(default_factory=Counter)
+    lost_moves: Counter[PoolKey] = field(default_factory=Counter)
+
+
+class ReportStore(Protocol):
+    """The database as ingestion needs it."""
+
+    async def prepare(self, days: dict[str, set[date]]) -> None:
+        """Makes sure that rows of these days can be stored, by table."""
+
+    async def ingest(self, reports: Sequence[Report]) -> Ingested:
+        """Stores one router's reports not seen yet, in one transaction; receipts are in their order."""
+
+    async def forget_router(self, gone: RouterGone) -> None:
+        """Forgets the router until it reports again."""
+
+
+class Ingestion:
+    """Use case: reports arrive."""
+
+    def __init__(self, store: ReportStore, ages: Ages) -> None:
+        self._store = store
+        self._ages = ages
+
+    async def take(self, reports: Sequence[Report], now: datetime) -> Ingested:
+        """Stores reports of one router; the first carries the router's present state.
+
+        Raises InvalidInput for reports with an impossible router or time, StoreUnavailable. Once this has returned,
+        nothing of them can be lost.
+        """
+        check_envelopes(reports)
+        ignored: Counter[str] = Counter()
+        shift = clock_error(reports[0], now.timestamp())
+        if shift:
+            _log.warning(
+                "a router's clock is wrong, its times are put right", extra={"router": reports[0].router, "seconds": round(shift, 1)}
+            )
+        kept: list[Report] = []
+        for report in reports:
+            good, dropped = plausible(report, self._ages, now.timestamp(), shift)
+            kept.append(replace(good, sent_at=good.sent_at + shift))
+            ignored += dropped
+        await self._store.prepare(
+            {
+                "load_samples": _days(sample.second for report in kept for sample in report.loads),
+                "decisions": _days(decision.at for report in kept for decision in report.decisions),
+                "rejections": _days(rejection.second for report in kept for rejection in report.rejections),
+                "arrivals": _days(arrival.second for report in kept for arrival in report.arrivals),
+                "recorded_requests": _days(request.at for report in kept for request in report.traffic),
+                "slo_samples": _days(sample.second for report in kept for sample in report.slo_samples),
+            }
+        )
+        done = await self._store.ingest(kept)
+        return replace(done, ignored=done.ignored + ignored)
+
+    async def forget_router(self, gone: RouterGone, now: datetime) -> None:
+        """Forgets a router that said goodbye. Raises InvalidInput, StoreUnavailable."""
+        _check_name("router", gone.router)
+        check_time("at", gone.at)
+        near = abs(now.timestamp() - gone.at) <= CLOCK_TOLERANCE_SECONDS
+        await self._store.forget_router(gone if near else replace(gone, at=now.timestamp()))
+
+
+def check_envelopes(reports: Sequence[Report]) -> None:
+    """Check the reports' ids, routers and times. Pure.
+
+    Raises InvalidInput for reports with an impossible router or time, and for reports that are not of
+    one router or not distinct.
+    """
+    if not 1 <= len(reports) <= MOST_REPORTS:
+        raise InvalidInput("reports", len(reports), f"send 1 to {MOST_REPORTS} reports at once")
+    for report in reports:
+        _check_name("id", report.id)
+        _check_name("router", report.router)
+        check_time("sent_at", report.sent_at)
+    others = {report.router for report in reports} - {reports[0].router}
+    if others:
+        raise InvalidInput("router", others.pop(), f"send only reports of one router at once ({reports[0].router!r})")
+    names = [report.id for report in reports]
+    if len(set(names)) < len(names):
+        raise InvalidInput("id", next(name for name in names if names.count(name) > 1), "send each report once")
+
+
+def _check_name(field_name: str, name: str) -> None:
+    if not 1 <= len(name) <= MAX_NAME or "\0" in name:
+        raise InvalidInput(field_name, name[:100], f"give 1 to {MAX_NAME} characters without NUL")
+
+
+def _days(times: Iterable[float]) -> set[date]:
+    """The UTC days of these Unix seconds; few different days are many different seconds."""
+    return {datetime.fromtimestamp(day * _DAY, UTC).date() for day in {time // _DAY for time in times}}

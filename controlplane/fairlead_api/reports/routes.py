@@ -1,0 +1,140 @@
+"""Endpoints by which routers report (role system-router), and the decoding of their bodies: one Report, or a list of
+them.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import datetime
+from typing import Annotated, Any, get_args, get_type_hints
+
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
+
+from fairlead.errors import InvalidInput
+from fairlead.reports.batches import AskAddress, Report, ReportReceipt, RouterGone
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard, understood
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.bodies import MalformedBody, described
+from fairlead_api.infra.callers import Caller
+from fairlead_api.reports.ingestion import Ingestion
+from fairlead_api.reports.plausibility import Ages
+from fairlead_api.reports.store.reports import PostgresReports
+from fairlead_api.settings import Retention
+from fairlead_client import internal_paths
+from fairlead_client.resources.access import AccessRole
+from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
+
+_HINTS = get_type_hints(Report)
+_SINGLE = {"id", "router", "sent_at", "asked_at"}
+_ROWS = {field.name: get_args(_HINTS[field.name])[0] for field in fields(Report) if field.name not in _SINGLE}
+_Loose: Any = msgspec.defstruct(
+    "_Loose",
+    [
+        ("id", str),
+        ("router", str),
+        ("sent_at", float),
+        ("asked_at", msgspec.Raw | None, None),
+        *((name, list[msgspec.Raw], msgspec.field(default_factory=list)) for name in _ROWS),
+    ],
+)
+_whole: "msgspec.json.Decoder[Report | list[Report]]" = msgspec.json.Decoder(Report | list[Report])
+_loose: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(_Loose | list[_Loose])
+_address: "msgspec.json.Decoder[AskAddress | None]" = msgspec.json.Decoder(AskAddress | None)
+_row: "dict[str, msgspec.json.Decoder[Any]]" = {name: msgspec.json.Decoder(kind) for name, kind in _ROWS.items()}
+
+
+def decode_reports(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
+    """The reports, whether they came as a list, and how many malformed rows were left out, by reason.
+
+    Raises MalformedBody for a body that is not JSON, InvalidInput for a report without id, router or time.
+    """
+    if nests_deeper(content):
+        raise InvalidInput("body", None, f"nest values at most {DEEPEST} levels deep")
+    try:
+        found = decode_json(content, _whole)
+    except msgspec.DecodeError:  # ValidationError included
+        return _row_by_row(content)
+    return (found, True, Counter()) if isinstance(found, list) else ([found], False, Counter())
+
+
+def _row_by_row(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
+    try:
+        found = decode_json(content, _loose)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).rpartition(" - at `$")
+        raise InvalidInput(path.rstrip("`").lstrip(".") or "body", None, message or str(error)) from error
+    except msgspec.DecodeError as error:
+        raise MalformedBody(str(error)) from error
+    ignored: Counter[str] = Counter()
+    reports: list[Report] = []
+    for loose in found if isinstance(found, list) else [found]:
+        rows: dict[str, tuple[Any, ...]] = {}
+        for name, decoder in _row.items():
+            good: list[Any] = []
+            for raw in getattr(loose, name):
+                try:
+                    good.append(decoder.decode(raw))
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    ignored["unreadable"] += 1
+            rows[name] = tuple(good)
+        try:
+            asked_at = None if loose.asked_at is None else _address.decode(loose.asked_at)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            asked_at = None
+            ignored["unreadable"] += 1
+        made: dict[str, Any] = {**rows, "asked_at": asked_at}
+        reports.append(Report(id=loose.id, router=loose.router, sent_at=loose.sent_at, **made))
+    return reports, isinstance(found, list), ignored
+
+
+def report_routes(
+    guard: Guard,
+    ingestion: Ingestion,
+    on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
+    clock: Callable[[], datetime],
+) -> APIRouter:
+    """The endpoints of reports at `fairlead_client.internal_paths`."""
+    routes = APIRouter(tags=["internal"], dependencies=[Depends(understood)])
+    Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
+
+    @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
+    async def post_reports(request: Request, caller: Router) -> Response:
+        """Batches of one router, each stored once however often it is sent.
+
+        The body is one batch, or a list of batches of which the first carries the router's state. The answer is a
+        receipt, or a list of receipts in the same order.
+        """
+        reports, several, unreadable = decode_reports(await request.body())
+        for router in {report.router for report in reports}:
+            await guard.require_router(request, caller, router)
+        done = await ingestion.take(reports, clock())
+        on_taken(done.ignored + unreadable, done.lost_moves)
+        return Response(msgspec.json.encode(done.receipts if several else done.receipts[0]), media_type="application/json")
+
+    @routes.post(internal_paths.ROUTER_GONE, status_code=204)
+    async def post_gone(gone: RouterGone, request: Request, caller: Router) -> None:
+        """A router's last message before it stops."""
+        await guard.require_router(request, caller, gone.router)
+        await ingestion.forget_router(gone, clock())
+
+    return routes
+
+
+def report_ages(retention: Retention) -> Ages:
+    """Largest age at which a row is still stored: the age at which retention would delete it."""
+    day = 86_400.0
+    return Ages(
+        decisions=day * retention.decisions_days,
+        rejections=day * retention.rejections_days,
+        loads=day * retention.load_samples_days,
+        key_use=day * retention.rollups_1m_days,
+        traffic=day * retention.traffic_days,
+    )
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Reports of routers."""
+    ingestion = Ingestion(PostgresReports(infra.reports, infra.partitions), report_ages(infra.settings.retention))
+    return Feature(routes=(report_routes(guard, ingestion, infra.telemetry.count_report, infra.clock),))

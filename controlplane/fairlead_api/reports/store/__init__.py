@@ -1,0 +1,1 @@
+"""Reports in Postgres: each is claimed once, then stored row by row."""

@@ -1,0 +1,352 @@
+"""Reports in Postgres: those of one post are stored in one transaction, and what the gateway's keys were used for is
+added up.
+"""
+
+import logging
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import psycopg
+from sqlalchemy import Table, Update, bindparam, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.exc import DataError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningInsert
+
+from fairlead.reports.batches import AskAddress, Report, ReportReceipt, RouterGone
+from fairlead.reports.bindings import Binding
+from fairlead.reports.engines import KnownCache, LearntFigure
+from fairlead.reports.moves import MigrationOutcome, MoveOutcome
+from fairlead.tables import PoolKey
+from fairlead_api import tables
+from fairlead_api.infra.database import Database, moment
+from fairlead_api.infra.partitions import Partitions
+from fairlead_api.infra.records import bound, recordset
+from fairlead_api.moves.store import save_reroutes
+from fairlead_api.pools.store.live_routers import CAN_BE_ASKED, COUNT_LIVE
+from fairlead_api.reports.ingestion import Ingested
+from fairlead_api.reports.store.samples import save_samples
+from fairlead_api.sessions.store.bindings import apply_bindings
+
+_use = tables.gateway_key_use
+_PLACE = ("key_id", "minute", "router", "refusal")
+_COUNTS = ("requests", "prompt_tokens", "output_tokens")
+
+_sent = recordset([_use.c[name] for name in (*_PLACE, *_COUNTS)])
+_added = upsert(_use).from_select(
+    [*_PLACE, *_COUNTS],
+    select(*(_sent.c[name] for name in _PLACE), *(func.sum(_sent.c[name]) for name in _COUNTS))
+    .group_by(*(_sent.c[name] for name in _PLACE))
+    .order_by(*(_sent.c[name] for name in _PLACE)),
+)
+_ADD = _added.on_conflict_do_update(index_elements=_PLACE, set_={name: _use.c[name] + _added.excluded[name] for name in _COUNTS})
+
+
+async def save_key_use(connection: AsyncConnection, report: Report, ignored: Counter[str]) -> None:
+    """Adds the report's counts to those stored; rows of unknown keys are only counted.
+
+    The caller stores each report once, so each count is added once.
+    """
+    if not report.key_use:
+        return
+    named = {row.key for row in report.key_use}
+    known = {found for (found,) in await connection.execute(select(tables.gateway_keys.c.id).where(tables.gateway_keys.c.id.in_(named)))}
+    rows = [row for row in report.key_use if row.key in known]
+    if len(rows) < len(report.key_use):
+        ignored["unknown-key"] += len(report.key_use) - len(rows)
+    if rows:
+        sent = [
+            {
+                "key_id": row.key,
+                "minute": moment(row.minute),
+                "router": report.router,
+                "refusal": "" if row.refusal is None else row.refusal.value,
+                **{name: getattr(row, name) for name in _COUNTS},
+            }
+            for row in rows
+        ]
+        await connection.execute(_ADD, bound(sent))
+
+
+SAMPLES = ("decisions", "rejections", "loads", "arrivals", "slo_samples", "traffic")
+OF_POOLS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", *SAMPLES)
+ROWS = (*OF_POOLS, "key_use")
+"""The fields of a Report whose rows are stored once; each row but a key's use is of a pool."""
+
+CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
+"""What is kept of a KnownCache below its pool and instance."""
+
+FIGURE_FIELDS = tuple(item.name for item in fields(LearntFigure) if item.name not in {"pool", "instance"})
+"""What is kept of a LearntFigure below its pool and instance."""
+
+UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
+"""Errors raised for a row that Postgres or its driver cannot take."""
+
+_log = logging.getLogger(__name__)
+
+_place: Callable[[Any], tuple[str, str]] = attrgetter("pool.namespace", "pool.name")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stored:
+    lost: dict[str, Binding] = field(default_factory=dict)
+    ignored: Counter[str] = field(default_factory=Counter)
+    lost_moves: Counter[PoolKey] = field(default_factory=Counter)
+
+
+class PostgresReports:
+    """Implements `reports.ingestion.ReportStore`."""
+
+    def __init__(self, database: Database, partitions: Partitions) -> None:
+        self._database = database
+        self._partitions = partitions
+        self._pool_ids: dict[PoolKey, int] = {}  # ids are for ever, unless another server answers that never had them
+        self._known_at = database.switched_at
+
+    async def prepare(self, days: dict[str, set[date]]) -> None:
+        for table, wanted in days.items():
+            await self._partitions.ensure(table, wanted)
+
+    async def ingest(self, reports: Sequence[Report]) -> Ingested:
+        try:
+            return await self._database.writing(self._applying(reports, self._store))
+        except UNSTORABLE as error:
+            _log.warning("a report has rows that cannot be stored", extra={"router": reports[0].router, "error": str(error)[:300]})
+            return await self._database.writing(self._applying(reports, self._store_what_can_be))
+
+    def _applying(
+        self, reports: Sequence[Report], store: Callable[[AsyncConnection, Report, _Stored], Awaitable[None]]
+    ) -> Callable[[AsyncConnection], Awaitable[Ingested]]:
+        async def work(connection: AsyncConnection) -> Ingested:
+            known = await self._claim(connection, [report for report in reports if _rows(report)])
+            fresh = [report for report in reports if report.id not in known]
+            await self._note_router(connection, reports[0])
+            stored = _Stored()
+            await store(connection, _merged(fresh), stored)
+            receipts = {report.id: _receipt(report, stored.lost) for report in fresh}
+            await self._keep_receipts(connection, reports[0].router, [receipt for receipt in receipts.values() if receipt.lost])
+            live = (await connection.execute(COUNT_LIVE)).scalar_one()
+            routers = None if reports[0].asked_at is None else await _can_be_asked(connection)
+            return Ingested(
+                receipts=tuple(
+                    replace(known.get(report.id) or receipts[report.id], live_routers=live, routers=None if number else routers)
+                    for number, report in enumerate(reports)
+                ),
+                ignored=stored.ignored,
+                lost_moves=stored.lost_moves,
+            )
+
+        return work
+
+    async def _store(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
+        if not _rows(report):
+            return
+        ids = await self._ids(connection, report)
+        applied = await apply_bindings(connection, report, ids, stored.ignored)
+        await save_reroutes(connection, report.reroutes, report.router, ids)
+        await _settle_outcomes(connection, tables.migrations, report.migration_outcomes)
+        await _settle_outcomes(connection, tables.reroutes, report.reroute_outcomes)
+        await save_samples(connection, report, ids, stored.ignored)
+        await save_key_use(connection, report, stored.ignored)
+        stored.lost.update(applied.lost)
+        stored.lost_moves.update(applied.lost_moves)
+
+    async def _store_what_can_be(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
+        """Halves a report that cannot be stored until the bad rows are alone, and counts those."""
+        part = _Stored()
+        try:
+            async with connection.begin_nested():
+                await self._store(connection, report, part)
+        except UNSTORABLE:
+            halves = _halves(report)
+            if not halves:
+                stored.ignored["unstorable"] += _rows(report)
+            for half in halves:
+                await self._store_what_can_be(connection, half, stored)
+            return
+        stored.lost.update(part.lost)
+        stored.ignored.update(part.ignored)
+        stored.lost_moves.update(part.lost_moves)
+
+    async def forget_router(self, gone: RouterGone) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            routers = tables.routers
+            at = moment(gone.at)
+            await connection.execute(
+                update(routers)
+                .where(routers.c.id == gone.router, routers.c.sent_at <= at)
+                .values(gone_at=at, acknowledged={}, in_flight=[], shares={})
+            )
+
+        await self._database.writing(work)
+
+    async def _claim(self, connection: AsyncConnection, reports: Sequence[Report]) -> dict[str, ReportReceipt]:
+        """Claims the reports' ids for their router.
+
+        Returns the receipts of reports claimed earlier, after waiting for the transactions that claimed them.
+        """
+        if not reports:
+            return {}
+        router = reports[0].router
+        claimed = await connection.execute(
+            text(
+                "INSERT INTO reports (router, id, receipt) SELECT :router, id, jsonb_build_object('id', id, 'duplicate', false) "
+                "FROM unnest(CAST(:ids AS text[])) AS n(id) ORDER BY id ON CONFLICT DO NOTHING RETURNING id"
+            ),
+            {"router": router, "ids": [report.id for report in reports]},
+        )
+        fresh = {name for (name,) in claimed}
+        if len(fresh) == len(reports):
+            return {}
+        known = [report.id for report in reports if report.id not in fresh]
+        stored = await connection.execute(
+            select(tables.reports.c.receipt).where(tables.reports.c.router == router, tables.reports.c.id.in_(known))
+        )
+        receipts = (replace(msgspec.convert(receipt, ReportReceipt), duplicate=True) for (receipt,) in stored)
+        return {receipt.id: receipt for receipt in receipts}
+
+    async def _keep_receipts(self, connection: AsyncConnection, router: str, receipts: Sequence[ReportReceipt]) -> None:
+        table = tables.reports
+        statement = update(table).where(table.c.router == router, table.c.id == bindparam("of")).values(receipt=bindparam("stored"))
+        if receipts:
+            await connection.execute(statement, [{"of": receipt.id, "stored": msgspec.to_builtins(receipt)} for receipt in receipts])
+
+    async def _ids(self, connection: AsyncConnection, report: Report) -> dict[PoolKey, int]:
+        of_pools = (*OF_POOLS, "acknowledged", "in_flight", "use", "troubled_engines", "known_caches", "learnt_figures", "shares")
+        named = {_place(row) for name in of_pools for row in getattr(report, name)}
+        wanted = {PoolKey(namespace=namespace, name=name) for namespace, name in named}
+        if not wanted <= self._pool_ids.keys() or self._known_at != self._database.switched_at:
+            self._known_at = self._database.switched_at
+            found = await connection.execute(select(tables.pools.c.id, tables.pools.c.namespace, tables.pools.c.name))
+            self._pool_ids = {PoolKey(namespace=namespace, name=name): pool_id for pool_id, namespace, name in found}
+        return {pool: self._pool_ids[pool] for pool in wanted if pool in self._pool_ids}
+
+    async def _note_router(self, connection: AsyncConnection, report: Report) -> None:
+        """Marks the router live.
+
+        Only a newer state replaces its state, unless it was silent for 10 s (its clock may have been set back).
+        """
+        ids = await self._ids(connection, report)
+        acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}
+        in_flight = [[ids[row.pool], row.instance, row.in_flight, row.waiting] for row in report.in_flight if row.pool in ids]
+        use = {str(ids[row.pool]): [row.held_requests, row.held_prompt_tokens, row.idle_seconds] for row in report.use if row.pool in ids}
+        troubled: dict[str, list[tuple[object, ...]]] = {}
+        for one in report.troubled_engines:
+            if one.pool in ids:
+                troubled.setdefault(str(ids[one.pool]), []).append(
+                    (one.instance, one.trouble, one.words, one.seconds, *([one.ranks] if one.ranks else []))
+                )
+        known: dict[str, dict[str, dict[str, Any]]] = {}
+        for cache in report.known_caches:
+            if cache.pool in ids:
+                known.setdefault(str(ids[cache.pool]), {})[cache.instance] = {name: getattr(cache, name) for name in CACHE_FIELDS}
+        learnt: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for figure in report.learnt_figures:
+            if figure.pool in ids:
+                of = learnt.setdefault(str(ids[figure.pool]), {}).setdefault(figure.instance or "", [])
+                of.append({name: getattr(figure, name) for name in FIGURE_FIELDS})
+        state = {
+            "sent_at": moment(report.sent_at),
+            "acknowledged": acknowledged,
+            "in_flight": in_flight,
+            "use": use,
+            "troubled_engines": troubled,
+            "known_caches": known,
+            "learnt_figures": learnt,
+            "asked_at": None if report.asked_at is None else msgspec.to_builtins(report.asked_at),
+            "shares": {str(ids[share.pool]): msgspec.to_builtins(share) for share in report.shares if share.pool in ids},
+            "gone_at": None,
+        }
+        changed = await connection.execute(_NOTE_ROUTER, {"id": report.router, **state})
+        if changed.scalar_one_or_none() is None:
+            routers = tables.routers
+            late = update(routers).where(routers.c.id == report.router, routers.c.gone_at.is_(None)).values(last_seen_at=func.now())
+            await connection.execute(late)
+        if acknowledged:
+            rows = [{"router": report.router, "pool_id": int(pool), "version": version} for pool, version in acknowledged.items()]
+            await connection.execute(upsert(tables.router_acknowledgements).on_conflict_do_nothing(), rows)
+
+
+def _note() -> "ReturningInsert[tuple[str]]":
+    """Stores a router's state unless a newer one is there; returns its id if it did."""
+    routers = tables.routers
+    row = upsert(routers).values(last_seen_at=func.now())
+    newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text("interval '10 seconds'"))
+    back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)
+    replaced = {one.name: row.excluded[one.name] for one in routers.c if one.name not in {"id", "first_seen_at", "last_seen_at"}}
+    noted = row.on_conflict_do_update(index_elements=["id"], set_={**replaced, "last_seen_at": func.now()}, where=newer & back)
+    return noted.returning(routers.c.id)
+
+
+_NOTE_ROUTER = _note()
+
+
+async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
+    """All live routers that can be asked, by name."""
+    return {router: msgspec.convert(address, AskAddress) for router, address in await connection.execute(CAN_BE_ASKED)}
+
+
+def _settle(moves: Table) -> Update:
+    """The first outcome stays: a router that hears anew of a session's move by a person tells of its next request."""
+    source = recordset([moves.c.id, moves.c.actual_ttft_seconds, moves.c.outcome])
+    became = {"actual_ttft_seconds": source.c.actual_ttft_seconds, "outcome": source.c.outcome}
+    return update(moves).where(moves.c.id == source.c.id, moves.c.outcome == MoveOutcome.UNDERWAY).values(became)
+
+
+_SETTLE = {moves.name: _settle(moves) for moves in (tables.migrations, tables.reroutes)}
+
+
+async def _settle_outcomes(connection: AsyncConnection, moves: Table, outcomes: Sequence[MigrationOutcome]) -> None:
+    if not outcomes:
+        return
+    first = {outcome.id: outcome for outcome in reversed(outcomes)}
+    await connection.execute(_SETTLE[moves.name], bound([msgspec.to_builtins(outcome) for outcome in first.values()]))
+
+
+def _rows(report: Report) -> int:
+    """The number of rows the report has to store."""
+    return sum(len(getattr(report, name)) for name in ROWS)
+
+
+def _merged(reports: Sequence[Report]) -> Report:
+    """One report with the rows of all, in their order; an empty one for none."""
+    if len(reports) == 1:
+        return reports[0]
+    if not reports:
+        return Report(id="", router="", sent_at=0.0)
+    rows: dict[str, Any] = {name: tuple(row for report in reports for row in getattr(report, name)) for name in ROWS}
+    return replace(reports[0], **rows)
+
+
+def _receipt(report: Report, lost: dict[str, Binding]) -> ReportReceipt:
+    mine = [change for change in report.bindings if change.id in lost]
+    present = {(change.pool, change.session): lost[change.id] for change in mine}
+    return ReportReceipt(id=report.id, duplicate=False, conflicts=tuple(present.values()), lost=tuple(change.id for change in mine))
+
+
+def _halves(report: Report) -> Iterable[Report]:
+    """The report in two halves, with each migration beside its binding.
+
+    Nothing for a report of one row (or one such pair).
+    """
+    records = {record.id: record for record in report.migrations}
+    pairs = {change.id for change in report.bindings} & records.keys()
+    units: list[list[tuple[str, Any]]] = [
+        [("bindings", change), *([("migrations", records[change.id])] if change.id in pairs else [])] for change in report.bindings
+    ]
+    units += [[(name, row)] for name in ROWS[1:] for row in getattr(report, name) if not (name == "migrations" and row.id in pairs)]
+    if len(units) < 2:
+        return ()
+    middle = len(units) // 2
+    return [_only(report, units[:middle]), _only(report, units[middle:])]
+
+
+def _only(report: Report, units: Sequence[Sequence[tuple[str, Any]]]) -> Report:
+    rows: dict[str, Any] = {name: tuple(row for unit in units for of, row in unit if of == name) for name in ROWS}
+    return replace(report, **rows)

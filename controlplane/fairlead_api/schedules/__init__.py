@@ -1,0 +1,4 @@
+"""Schedules of pools: what they set at an instant, and the outcome of each start.
+
+It must not start or end a window; the operator does. The danger here: a start that is recorded twice.
+"""

@@ -1,0 +1,42 @@
+"""Search: one question for everything that has a page."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+
+from fairlead_api.access.guards import Guard
+from fairlead_api.decisions.routes import decisions_of
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.answers import answer
+from fairlead_api.infra.callers import Caller
+from fairlead_api.search.store import PostgresSearch
+from fairlead_api.sessions.store.lists import PostgresSessions
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.search import SearchReport
+
+
+def search_routes(guard: Guard, reader: PostgresSearch) -> APIRouter:
+    """Search under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["search"])
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    @routes.get("/search", response_model=SearchReport)
+    async def search(
+        caller: Annotated[Caller, Depends(viewer)],
+        q: Annotated[str, Query(max_length=200, description="Any part of a name or id.")] = "",
+        limit: Annotated[int, Query(ge=1, le=50, description="Most hits of each kind.")] = 8,
+    ) -> Any:
+        """Pools, instances, sessions, requests, plans and audit entries with this part in their name or id.
+
+        Sessions are found by an index of parts of three letters or more, requests by their whole id; parts of other
+        names are looked for in the newest rows, and `since` says how far back.
+        """
+        return answer(await reader.search(q.strip(), limit, caller.sight))
+
+    return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Search."""
+    days = infra.settings.retention.decisions_days
+    return Feature(routes=(search_routes(guard, PostgresSearch(infra.reads, PostgresSessions(infra.reads), decisions_of(infra), days)),))

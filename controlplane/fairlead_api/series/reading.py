@@ -1,0 +1,311 @@
+"""Numbers over time, each from the coarsest record that is fine enough for the steps asked for."""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol, TypeVar
+
+from fairlead.errors import InvalidInput
+from fairlead.latency_cells import quantile
+from fairlead.range_steps import covered
+from fairlead.tables import PoolKey
+from fairlead_api.infra.spans import Sight
+from fairlead_api.infra.times import parse_range
+from fairlead_api.series.grids import MOST_STEPS, SHORT_KEPT, Steps, in_force, line, steps
+from fairlead_api.slo.budgets import Kept, budget_share, total
+from fairlead_client.resources.series import SERIES_METRICS, Annotations, Drawn, Scope, Series, SeriesLine
+
+Found = TypeVar("Found")
+
+MOST_METRICS = 24
+MINUTE, HOUR = 60, 3600
+BY_TENS = timedelta(hours=2)
+"""Longer ranges of an instance are in minutes."""
+WIDE = timedelta(hours=6)
+"""Longer ranges of the fleet's latencies are in hours: there is a histogram for each pool and minute."""
+
+LOADS = (
+    "requests",
+    "failed",
+    "output_tokens",
+    "hit_rate",
+    "running",
+    "waiting",
+    "pending_prefill_tokens",
+    "kv_usage",
+)
+OF_INSTANCES = ("ttft_attainment", "ttft_p95", "tpot_p95")
+"""Beside LOADS, what the rollups of an instance have."""
+KEPT = ("attainment", "ttft_attainment", "refused", "burn")
+"""Of the requests that were judged, so that both targets are never met by more of them than one is."""
+QUANTILES = {"ttft_p50": ("ttft", 0.5), "ttft_p95": ("ttft", 0.95), "tpot_p95": ("tpot", 0.95)}
+GOALS = {"goal": "percentile", "ttft_limit": "ttft_seconds", "tpot_limit": "tpot_seconds"}
+MODELS = {"predictor_error": "error_seconds", "formula_error": "formula_error_seconds", "predictor_drift": "drift"}
+DECISIONS = ("instances_recommended", "prefill_load", "decode_load")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is asked of: all pools in sight, a pool, or an instance of it."""
+
+    pool: PoolKey | None = None
+    instance: str | None = None
+    sight: Sight = None
+
+    @property
+    def scope(self) -> Scope:
+        return Scope.FLEET if self.pool is None else Scope.POOL if self.instance is None else Scope.INSTANCE
+
+
+Changes = Sequence[tuple[datetime, float | None]]
+
+
+class SeriesStore(Protocol):
+    """What was recorded. Everything about a pool raises NotFound for one that does not live."""
+
+    async def loads(self, subject: Subject, where: Steps, now: datetime) -> Mapping[int, Mapping[str, float | None]]:
+        """Of LOADS (and of OF_INSTANCES for an instance) by name, by step; only steps of which something is known."""
+
+    async def kept(self, subject: Subject, where: Steps) -> Sequence[Kept]:
+        """Counts by step, priority class and version of the SLO; of all pools together with version 0."""
+
+    async def latencies(self, subject: Subject, where: Steps, kind: str) -> Mapping[int, Mapping[int, int]]:
+        """Requests by latency step, by step of time. `kind` is `ttft` or `tpot`."""
+
+    async def refusals(self, subject: Subject, where: Steps) -> Sequence[tuple[int, str, int]]:
+        """Step, cause and number of refused requests."""
+
+    async def moves(self, subject: Subject, where: Steps, table: str) -> Sequence[tuple[int, int, float | None]]:
+        """Step, number of moves, and the seconds that they won; `table` is `migrations` or `reroutes`."""
+
+    async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
+        """By role, how many instances served from when on; a value for `since`, and the changes after it."""
+
+    async def wanted(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
+        """By role, how many were wanted from when on: what was in force at `since`, and later changes."""
+
+    async def goals(self, pool: PoolKey, kind: str, since: datetime) -> Changes:
+        """A column of the versions of the SLO in force at `since` or later, from when on."""
+
+    async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
+        """By version of the SLO."""
+
+    async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
+        """The last of a step, by one of DECISIONS and role."""
+
+    async def models(self, pool: PoolKey, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
+        """A figure of the models that came, the last of a step, by router."""
+
+    async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
+        """What happened."""
+
+
+class SeriesReading:
+    """Raises InvalidInput naming the query field, NotFound."""
+
+    def __init__(self, store: SeriesStore) -> None:
+        self._store = store
+
+    async def series(self, subject: Subject, metrics: str, start: str, end: str, buckets: int, now: datetime) -> Series:
+        """The metrics (names separated by commas) of what `start` to `end` covers, in at most `buckets` steps."""
+        names = chosen(metrics, subject.scope)
+        if not 2 <= buckets <= MOST_STEPS:
+            raise InvalidInput("buckets", buckets, f"write 2 to {MOST_STEPS}")
+        begun, ended = asked_range(start, end, now)
+        asked = _Asked(self._store, subject, begun, ended, buckets, now)
+        lines = [one for name in names for one in await asked.lines(name)]
+        pool = None if subject.pool is None else str(subject.pool)
+        whole = covered(begun, ended, now)
+        return Series(pool=pool, instance=subject.instance, start=whole.start, end=min(whole.end, now), lines=lines)
+
+    async def annotations(self, subject: Subject, start: str, end: str, now: datetime) -> Annotations:
+        """What happened from `start` to `end`."""
+        return await self._store.annotations(subject, *asked_range(start, end, now))
+
+
+def chosen(metrics: str, scope: Scope) -> list[str]:
+    """The names asked for, each once. Raises InvalidInput."""
+    names = list(dict.fromkeys(name.strip() for name in metrics.split(",") if name.strip()))
+    known = [name for name, metric in SERIES_METRICS.items() if scope in metric.scopes]
+    for name in names:
+        if name not in known:
+            raise InvalidInput("metrics", name, f"write some of {', '.join(known)}, separated by commas")
+    if not 1 <= len(names) <= MOST_METRICS:
+        raise InvalidInput("metrics", metrics, f"write 1 to {MOST_METRICS} of {', '.join(known)}, separated by commas")
+    return names
+
+
+def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
+    """The past part of a range as the query has it. Raises InvalidInput."""
+    begun, ended = parse_range(start, end, now)
+    begun, ended = begun or now, min(ended or now, now)
+    if begun >= ended:
+        raise InvalidInput("from", start, "write a time in the past and before `to`")
+    return begun, ended
+
+
+class _Asked:
+    """One question; what several metrics are made of is read once."""
+
+    def __init__(self, store: SeriesStore, subject: Subject, start: datetime, end: datetime, buckets: int, now: datetime) -> None:
+        self._store, self._subject, self._now = store, subject, now
+        self._start, self._end, self._buckets = start, end, buckets
+        self._read: dict[object, object] = {}
+
+    def _steps(self, least: int = 10) -> Steps:
+        return steps(self._start, self._end, self._buckets, self._now, least)
+
+    async def _loads(self, where: Steps) -> Mapping[int, Mapping[str, float | None]]:
+        return await self._once(("loads", where), lambda: self._store.loads(self._subject, where, self._now))
+
+    async def _once(self, key: object, read: Callable[[], Awaitable[Found]]) -> Found:
+        if key not in self._read:
+            self._read[key] = await read()
+        return self._read[key]  # type: ignore[return-value]  # what was read for this key
+
+    async def lines(self, name: str) -> list[SeriesLine]:
+        """The lines of one metric."""
+        of_instance = self._subject.scope is Scope.INSTANCE
+        if name in LOADS or (of_instance and name in OF_INSTANCES):
+            where = self._steps(MINUTE if of_instance and self._end - self._start > BY_TENS else 10)
+            found = await self._loads(where)
+            return [self._line(name, where, {index: values.get(name) for index, values in found.items()})]
+        if name in KEPT:
+            return await self._kept_lines(name)
+        if name in QUANTILES:
+            return [await self._quantile(name)]
+        if name in {"migrations", "reroutes", "seconds_won"}:
+            return [await self._moves(name)]
+        if name == "refused_by_cause":
+            return await self._by_cause()
+        assert self._subject.pool is not None, "the rest is of a pool alone"
+        return await self._of_pool(name, self._subject.pool)
+
+    def _line(
+        self, name: str, where: Steps, found: Mapping[int, float | None], part: str | None = None, drawn: Drawn = Drawn.LINE
+    ) -> SeriesLine:
+        return line(name, SERIES_METRICS[name].unit, where, found, part, drawn)
+
+    async def _kept_lines(self, name: str) -> list[SeriesLine]:
+        where = self._steps(self._slo_least())
+        kept = await self._once(("kept", where), lambda: self._store.kept(self._subject, where))
+        by_step: dict[int, list[Kept]] = defaultdict(list)
+        for one in kept:
+            index = None if one.at is None else where.index(one.at)
+            if index is not None:
+                by_step[index].append(one)
+        totals = {index: total(each) for index, each in by_step.items()}
+        if name == "refused":
+            known = await self._loads(where)
+            amounts = {index: float(counts.refused) for index, counts in totals.items()}
+            return [self._line(name, where, self._rates(where, amounts, known))]
+        if name == "burn":
+            assert self._subject.pool is not None
+            percentiles = await self._store.percentiles(self._subject.pool)
+            return [self._line(name, where, {index: _burn(each, percentiles) for index, each in by_step.items()})]
+        if name == "ttft_attainment":
+            return [self._line(name, where, {index: _share(counts.ttft_within_slo, counts.judged) for index, counts in totals.items()})]
+        found = [self._line(name, where, {index: _share(counts.within_slo, counts.judged) for index, counts in totals.items()})]
+        classes = sorted({one.priority_class for one in kept})
+        if self._subject.pool is not None and len(classes) > 1:
+            for each in classes:
+                of_class = {index: total(one for one in step if one.priority_class == each) for index, step in by_step.items()}
+                attained = {index: _share(counts.within_slo, counts.judged) for index, counts in of_class.items()}
+                found.append(self._line(name, where, attained, each))
+        return found
+
+    async def _quantile(self, name: str) -> SeriesLine:
+        kind, share = QUANTILES[name]
+        where = self._steps(self._slo_least())
+        found = await self._once((kind, where), lambda: self._store.latencies(self._subject, where, kind))
+        return self._line(name, where, {index: quantile(counts, share) for index, counts in found.items()})
+
+    async def _moves(self, name: str) -> SeriesLine:
+        where = self._steps(MINUTE)
+        known = await self._loads(where)
+        table = "reroutes" if name == "reroutes" else "migrations"
+        found = {
+            index: (count, won)
+            for index, count, won in await self._once((table, where), lambda: self._store.moves(self._subject, where, table))
+        }
+        values: dict[int, float | None] = dict.fromkeys(known, 0.0)
+        values |= {index: won if name == "seconds_won" else float(count) for index, (count, won) in found.items()}
+        return self._line(name, where, values)
+
+    async def _by_cause(self) -> list[SeriesLine]:
+        where = self._steps(10)
+        known = await self._loads(where)
+        amounts: dict[str, dict[int, float]] = defaultdict(dict)
+        for index, cause, count in await self._store.refusals(self._subject, where):
+            amounts[cause][index] = amounts[cause].get(index, 0.0) + count
+        order = sorted(amounts, key=lambda cause: (-sum(amounts[cause].values()), cause))
+        return [self._line("refused_by_cause", where, self._rates(where, amounts[cause], known), cause) for cause in order]
+
+    async def _of_pool(self, name: str, pool: PoolKey) -> list[SeriesLine]:
+        where = self._steps()
+        if name in {"instances_serving", "instances_wanted"}:
+            serving = name == "instances_serving"
+            by_role = await (self._store.serving if serving else self._store.wanted)(pool, where.start)
+            return [
+                self._line(name, where, in_force(where, changes, self._now), role, Drawn.STEPS)
+                for role, changes in sorted(by_role.items())
+                if any(value for _, value in changes)
+            ]
+        if name in GOALS:
+            share = 100.0 if name == "goal" else 1.0
+            changes = [
+                (at, None if value is None else value / share) for at, value in await self._store.goals(pool, GOALS[name], where.start)
+            ]
+            return [self._line(name, where, in_force(where, changes, self._now), None, Drawn.STEPS)]
+        if name in DECISIONS:
+            decided = await self._once(("decisions", where), lambda: self._store.decisions(pool, where))
+            found = {role: values for (metric, role), values in sorted(decided.items()) if metric == name}
+        else:
+            found = dict(sorted((await self._store.models(pool, where, MODELS[name])).items()))
+        return [self._line(name, where, values, part, Drawn.POINTS) for part, values in found.items()]
+
+    def _rates(self, where: Steps, amounts: Mapping[int, float], known: Mapping[int, object]) -> dict[int, float | None]:
+        """Per second of what is over of each step; zero where routers reported and told of none."""
+        rates: dict[int, float | None] = dict.fromkeys(known, 0.0)
+        return rates | {index: amount / max(1.0, where.lasted(index, self._now)) for index, amount in amounts.items()}
+
+    def _slo_least(self) -> int:
+        """Seconds of the finest steps in which what requests kept of the SLO is read."""
+        early = self._start < self._now - SHORT_KEPT
+        wide = self._subject.pool is None and self._end - self._start > WIDE
+        return HOUR if early or wide else MINUTE
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _burn(kept: Sequence[Kept], percentiles: Mapping[int, float]) -> float | None:
+    known = [one for one in kept if one.version in percentiles]
+    counts = total(known)
+    allowed = sum(one.counts.judged * budget_share(percentiles[one.version]) for one in known)
+    return (counts.judged - counts.within_slo) / allowed if allowed > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesValue:
+    """A number of a line, of the `step_seconds` that begin `at`. Steps of which nothing is known are left out."""
+
+    metric: str
+    part: str | None
+    unit: str
+    at: datetime
+    step_seconds: int
+    value: float
+
+
+def series_values(found: Series) -> Iterator[SeriesValue]:
+    """Line by line, oldest first."""
+    for drawn in found.lines:
+        for step, value in enumerate(drawn.values):
+            if value is not None:
+                at = drawn.start + timedelta(seconds=step * drawn.step_seconds)
+                yield SeriesValue(
+                    metric=drawn.metric, part=drawn.part, unit=drawn.unit, at=at, step_seconds=drawn.step_seconds, value=value
+                )

@@ -1,0 +1,144 @@
+"""Numbers over time, and what happened at those times, of all pools, of a pool and of an instance."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from fairlead.errors import InvalidInput
+from fairlead.range_steps import Covered, covered
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.infra.sharing import Recent
+from fairlead_api.series.grids import LONGEST
+from fairlead_api.series.reading import SeriesReading, SeriesValue, Subject, asked_range, series_values
+from fairlead_api.series.store.figures import PostgresFigures
+from fairlead_api.series.store.series import PostgresSeries
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.figures import InstanceFigures, RangeFigures
+from fairlead_client.resources.series import Annotation, Annotations, Series
+
+
+class FigureReading:
+    """Answers are shared among those who ask for the same range within moments."""
+
+    def __init__(self, store: PostgresFigures, recent: Recent) -> None:
+        self._store = store
+        self._recent = recent
+
+    async def figures(self, subject: Subject, start: str, end: str, now: datetime) -> RangeFigures:
+        """The figures of what `start` to `end` covers. Raises InvalidInput naming the query field, NotFound."""
+        where = _covered(start, end, now)
+        return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
+
+    async def instance_figures(self, subject: Subject, start: str, end: str, now: datetime) -> InstanceFigures:
+        """Those of an instance. Raises InvalidInput naming the query field, NotFound."""
+        where = _covered(start, end, now)
+        return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
+
+
+def _covered(start: str, end: str, now: datetime) -> Covered:
+    begun, ended = asked_range(start, end, now)
+    if ended - begun > LONGEST:
+        raise InvalidInput("from", start, f"write a range of at most {LONGEST.days} days")
+    return covered(begun, ended, now)
+
+
+From = Annotated[str, Query(alias="from", max_length=60)]
+To = Annotated[str, Query(alias="to", max_length=60)]
+Metrics = Annotated[str, Query(max_length=500)]
+
+_POOL = "/pools/{namespace}/{name}"
+_INSTANCE = _POOL + "/instances/{instance}"
+
+
+def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, clock: Callable[[], datetime]) -> APIRouter:
+    """`series`, `annotations` and `figures` under /v1, below a pool and below an instance."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def get_fleet_series(
+        metrics: Metrics = "requests,ttft_attainment,refused", start: From = "now-1h", end: To = "now", buckets: int = 120
+    ) -> Ask:
+        """Metrics of all pools together that the caller may see, by steps of time: their names, separated by commas."""
+        return lambda sight: reading.series(Subject(sight=sight), metrics, start, end, buckets, clock())
+
+    document(routes, "/series", Series, anywhere, get_fleet_series, SeriesValue, series_values)
+
+    async def get_pool_series(
+        namespace: str,
+        name: str,
+        metrics: Metrics = "requests,ttft_attainment,refused",
+        start: From = "now-1h",
+        end: To = "now",
+        buckets: int = 120,
+    ) -> Ask:
+        """Metrics of a pool by steps of time, in parts where it has some: roles, priority classes, causes, routers."""
+        subject = Subject(pool=PoolKey(namespace=namespace, name=name))
+        return lambda sight: reading.series(subject, metrics, start, end, buckets, clock())
+
+    document(routes, f"{_POOL}/series", Series, viewer, get_pool_series, SeriesValue, series_values)
+
+    async def get_instance_series(
+        namespace: str,
+        name: str,
+        instance: str,
+        metrics: Metrics = "requests,ttft_attainment,running",
+        start: From = "now-1h",
+        end: To = "now",
+        buckets: int = 120,
+    ) -> Ask:
+        """Metrics of an instance by steps of time."""
+        subject = Subject(pool=PoolKey(namespace=namespace, name=name), instance=instance)
+        return lambda sight: reading.series(subject, metrics, start, end, buckets, clock())
+
+    document(routes, f"{_INSTANCE}/series", Series, viewer, get_instance_series, SeriesValue, series_values)
+
+    async def get_fleet_figures(start: From = "now-1h", end: To = "now") -> Ask:
+        """What became of the requests of a range, of all pools together that the caller may see."""
+        return lambda sight: figures.figures(Subject(sight=sight), start, end, clock())
+
+    document(routes, "/figures", RangeFigures, anywhere, get_fleet_figures, RangeFigures, lambda found: [found])
+
+    async def get_pool_figures(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
+        """What became of the requests of a range, of a pool."""
+        return lambda sight: figures.figures(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
+
+    document(routes, f"{_POOL}/figures", RangeFigures, viewer, get_pool_figures, RangeFigures, lambda found: [found])
+
+    async def get_instance_figures(namespace: str, name: str, instance: str, start: From = "now-1h", end: To = "now") -> Ask:
+        """What an instance did over a range."""
+        subject = Subject(pool=PoolKey(namespace=namespace, name=name), instance=instance)
+        return lambda sight: figures.instance_figures(subject, start, end, clock())
+
+    document(routes, f"{_INSTANCE}/figures", InstanceFigures, viewer, get_instance_figures, InstanceFigures, lambda found: [found])
+
+    async def get_fleet_annotations(start: From = "now-1h", end: To = "now") -> Ask:
+        """What happened to any pool in sight: numbers of instances, specs, windows of schedules, instances lost."""
+        return lambda sight: reading.annotations(Subject(sight=sight), start, end, clock())
+
+    document(routes, "/annotations", Annotations, anywhere, get_fleet_annotations, Annotation, lambda found: found.items)
+
+    async def get_pool_annotations(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
+        """What happened to a pool."""
+        return lambda sight: reading.annotations(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
+
+    document(routes, f"{_POOL}/annotations", Annotations, viewer, get_pool_annotations, Annotation, lambda found: found.items)
+
+    async def get_instance_annotations(namespace: str, name: str, instance: str, start: From = "now-1h", end: To = "now") -> Ask:
+        """What happened to an instance and to its pool as a whole."""
+        subject = Subject(pool=PoolKey(namespace=namespace, name=name), instance=instance)
+        return lambda sight: reading.annotations(subject, start, end, clock())
+
+    document(routes, f"{_INSTANCE}/annotations", Annotations, viewer, get_instance_annotations, Annotation, lambda found: found.items)
+
+    return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Series and figures."""
+    figures = FigureReading(PostgresFigures(infra.reads), infra.recent)
+    return Feature(routes=(series_routes(guard, SeriesReading(PostgresSeries(infra.reads)), figures, infra.clock),))

@@ -1,1 +1,0 @@
-"""Advice: what is known of the pools goes to `fairlead.advice`, and its findings out as resources."""

@@ -1,5 +1,0 @@
-"""Takes what the operator reports about pools, and prepares what people read about them.
-
-It must not decide what the cluster should look like; the operator does. The danger here: a state that arrives late and
-would replace a newer one.
-"""

@@ -1,4 +1,0 @@
-"""Pushed data: routing tables for routers, notices between API processes, live topics for pages.
-
-It must not let one slow reader delay the others. The danger here: a subscriber that misses a change without knowing it.
-"""

@@ -1,0 +1,39 @@
+"""Sessions: the instance that holds each one, and all that held it before."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.answers import answer
+from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.infra.callers import Caller
+from fairlead_api.sessions.store.lists import PostgresSessions, SessionFilter
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.sessions import SessionDetail, SessionSummary
+
+
+def session_routes(guard: Guard, reader: PostgresSessions) -> APIRouter:
+    """Sessions under /v1."""
+    routes = APIRouter(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def chosen(pool: str | None = None, instance: str | None = None, q: str | None = None) -> Fetch:
+        wanted = SessionFilter(pool=pool, instance=instance, q=q)
+        return lambda span: reader.sessions(wanted, span)
+
+    listing(routes, "/sessions", SessionSummary, viewer, chosen, by="-last_seen_at", exported_by="pool and name")
+
+    @routes.get("/sessions/{namespace}/{name}/{session:path}", response_model=SessionDetail)
+    async def get_session(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
+        """A session and every instance that held it, newest first."""
+        return answer(await reader.session(PoolKey(namespace=namespace, name=name), session))
+
+    return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Sessions."""
+    return Feature(routes=(session_routes(guard, PostgresSessions(infra.reads)),))

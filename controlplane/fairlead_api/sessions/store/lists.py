@@ -1,0 +1,130 @@
+"""Sessions as the public API shows them: the instance that holds each, and all that held it before; and those of an
+instance, ranked by the size of their context.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.tables import PoolKey
+from fairlead_api.infra import paging
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.lists import Lists, narrowed, readable
+from fairlead_api.infra.paging import RowsWithin
+from fairlead_api.infra.records import read
+from fairlead_api.infra.spans import Span
+from fairlead_api.tables import bindings, session_names, sessions
+from fairlead_client.resources.instances import HeldSession, SessionsHeld
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail, SessionSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """`q` is any part of a session's name."""
+
+    pool: str | None = None
+    instance: str | None = None
+    q: str | None = None
+
+
+TOP = 10
+
+
+async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str) -> SessionsHeld:
+    """Of many sessions, those seen last are looked at."""
+    columns = sessions.c
+    newest = RowsWithin(
+        select(columns.session, columns.context_tokens, columns.bound_at, columns.last_seen_at, columns.reason, columns.migrations)
+        .where(columns.instance == instance, columns.pool_id == pool_id, columns.version > 0)
+        .order_by(columns.last_seen_at.desc())
+        .limit(paging.SEARCHED)
+    )
+    counted, whole = func.count().over().label("counted"), func.sum(newest.c.context_tokens).over().label("whole")
+    query = newest.select().add_columns(counted, whole).order_by(newest.c.context_tokens.desc(), newest.c.session).limit(TOP)
+    rows = (await connection.execute(query)).all()
+    if not rows:
+        return SessionsHeld(counted=0, complete=True, context_tokens=0, top=[])
+    total = int(rows[0].whole)
+    return SessionsHeld(
+        counted=rows[0].counted,
+        complete=rows[0].counted < paging.SEARCHED,
+        context_tokens=total,
+        top=[read(HeldSession, row, share=row.context_tokens / total if total else 0.0) for row in rows],
+    )
+
+
+NAMED = 1_000
+"""Up to this many sessions found by a part of their name are sorted by when they were last seen."""
+
+TRIGRAM = 3
+"""Length, in characters, of the shortest part of a name that the index of names can find."""
+
+
+SESSION_KEYS = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
+"""The order of the list."""
+
+WHOLE_KEYS = (sessions.c.pool_id, sessions.c.session)
+"""The order of the whole list, ascending: one that is busy while it is read would leave its place in the other."""
+
+
+class PostgresSessions:
+    """Sessions as the public API shows them."""
+
+    def __init__(self, database: Database) -> None:
+        self._lists = Lists(database)
+
+    async def sessions(self, wanted: SessionFilter, span: Span) -> Page[SessionSummary]:
+        query = select(sessions).where(sessions.c.version > 0)
+        async with self._lists.database.reading() as connection:
+            pool = await self._lists.pool_id(connection, wanted.pool)
+            query, also = narrowed(query, [(sessions.c.instance, wanted.instance), (sessions.c.pool_id, pool)])
+            if wanted.q is not None:
+                part = wanted.q
+                named = select(session_names.c.pool_id, session_names.c.session).where(
+                    session_names.c.session.contains(part, autoescape=True)
+                )
+                if pool is not None:
+                    named = named.where(session_names.c.pool_id == pool)
+                if len(part) >= TRIGRAM and await _few(connection, named):
+                    query = query.where(tuple_(sessions.c.pool_id, sessions.c.session).in_(named))
+                else:
+                    also.append(lambda columns: columns.session.contains(part, autoescape=True))
+            keys = WHOLE_KEYS if span.whole else SESSION_KEYS
+            return await self._lists.page(connection, (query, also), keys, _summary, replace(span, reverse=span.reverse != span.whole))
+
+    async def session(self, pool: PoolKey, session: str) -> SessionDetail:
+        """One session. Raises NotFound."""
+        async with self._lists.database.reading() as connection:
+            of_pool = sessions.c.pool_id == await self._lists.pool_id(connection, str(pool))
+            query = select(sessions).where(of_pool, sessions.c.session == session, sessions.c.version > 0)
+            row = (await connection.execute(query)).one_or_none()
+            if row is None:
+                raise NotFound("session", session)
+            holders = await connection.execute(
+                select(bindings)
+                .where(bindings.c.pool_id == row.pool_id, bindings.c.session == session)
+                .order_by(bindings.c.version.desc())
+                .limit(1000)
+            )
+            history = [item for _, item in readable(holders, lambda holder: read(BindingHistoryItem, holder))]
+        summaries = readable([row], lambda row: _summary(row, str(pool)))
+        if not summaries:
+            raise NotFound("session", session)
+        return SessionDetail(session=summaries[0][1], history=history)
+
+
+async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
+    """Whether few enough sessions match the name to be sorted.
+
+    If many match, the newest are found sooner by reading the list itself.
+    """
+    counted = await connection.execute(select(func.count()).select_from(named.limit(NAMED + 1).subquery()))
+    return bool(counted.scalar_one() <= NAMED)
+
+
+def _summary(row: Any, pool: str) -> SessionSummary:
+    return read(SessionSummary, row, pool=pool)

@@ -1,0 +1,238 @@
+"""From what a person asks to what is simulated, and the engine by which: every bound is checked here. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from math import isfinite
+
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, joined, source_words, value_of
+from fairlead.engine_specs import SimulatedSpec
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead.instances import Role
+from fairlead.pools import TableFacts
+from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead_api.infra.times import parse_time
+from fairlead_client.resources.engine_fits import MOST_POINTS, EngineFit, FitAccuracy
+from fairlead_client.resources.simulations import (
+    MOST_INSTANCES,
+    MOST_POLICIES,
+    MOST_RATES,
+    MOST_RUNS,
+    MOST_UPLOADED,
+    EngineModel,
+    SimulatedPolicy,
+    SimulationRequest,
+    TraceRequest,
+)
+from fairlead_client.simulation_jobs import SimulatedTarget
+
+LONGEST_SOURCE = 400
+
+
+def check_fit(fit: EngineFit) -> None:
+    """Raises InvalidInput for a fit that cannot be simulated, or that says what no fit does."""
+    fault = fit.costs.fault()
+    if fault is not None:
+        raise InvalidInput(f"costs.{fault[0]}", fault[1], fault[2])
+    if not 1 <= len(fit.source) <= LONGEST_SOURCE or not fit.source.isprintable():
+        raise InvalidInput("source", fit.source[:80], f"write what it was fitted to, in 1 to {LONGEST_SOURCE} characters")
+    for name, one in (("ttft", fit.ttft), ("tpot", fit.tpot)):
+        _check_accuracy(name, one)
+    for name, points in (("ttft_points", fit.ttft_points), ("tpot_points", fit.tpot_points)):
+        if len(points) > MOST_POINTS or not all(
+            isfinite(value) and 0 <= value < 1e6 for one in points for value in (one.real, one.modelled)
+        ):
+            raise InvalidInput(name, len(points), f"write at most {MOST_POINTS} pairs of seconds")
+    for name in ("engines", "requests", "fitted", "contradicting", "at_edges"):
+        if not 0 <= getattr(fit, name) < 2**31:
+            raise InvalidInput(name, getattr(fit, name), "write a number of requests or engines")
+
+
+def _check_accuracy(name: str, one: FitAccuracy) -> None:
+    for field in fields(one):
+        value = getattr(one, field.name)
+        if field.name == "correlation":
+            if value is not None and not -1.001 <= value <= 1.001:
+                raise InvalidInput(f"{name}.correlation", value, "write a number from -1 to 1, or null")
+        elif not (isfinite(value) and 0 <= value < 2**31):
+            raise InvalidInput(f"{name}.{field.name}", value, "write a number from 0 on")
+
+
+LONGEST_WINDOW = timedelta(hours=24)
+HIGHEST_RATE = 100.0
+MOST_TOKENS = 10_000_000
+LATEST_MS = 1e15
+_MOST = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolAtPresent:
+    """A pool as it is: the facts of its spec in force, its instances by role, and the weights of those that compute
+    prompts. `simulated` says how its engines behave where they are simulated themselves.
+    """
+
+    facts: TableFacts
+    instances: Mapping[Role, int]
+    weights: Sequence[float] = ()
+    simulated: SimulatedSpec | None = None
+    fit: EngineFit | None = None
+    """The engine fitted to its requests."""
+    capability: EngineCapability = NOTHING_KNOWN
+    """What its instances were seen to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """A checked request. `window` None: the requests are those of `trace`."""
+
+    policies: list[SimulatedPolicy]
+    rates: list[float]
+    seed: int
+    target: SimulatedTarget
+    window: tuple[datetime, datetime] | None
+    trace: list[TraceRequest] | None
+
+
+def inputs_of(request: SimulationRequest, pool: PoolAtPresent, policies: PolicyCatalogue, now: datetime) -> Inputs:
+    """What is to be simulated. Raises InvalidInput with the field of the request."""
+    target = target_of(request, pool, now)
+    roles = [Role.BOTH] if target.instances else [Role.PREFILL, Role.DECODE]
+    _check_policies(request.policies, roles, policies)
+    _check_rates(request.rates)
+    if len(request.policies) * len(request.rates) > MOST_RUNS:
+        raise InvalidInput("rates", len(request.rates), f"ask for at most {MOST_RUNS} runs: policies ({len(request.policies)}) times rates")
+    if not 0 <= request.seed < 2**31:
+        raise InvalidInput("seed", request.seed, f"write 0 to {2**31 - 1}")
+    if request.trace is not None:
+        _check_trace(request.trace)
+    return Inputs(
+        policies=request.policies,
+        rates=request.rates,
+        seed=request.seed,
+        target=target,
+        window=None if request.trace is not None else _window(request, now),
+        trace=request.trace,
+    )
+
+
+def _window(request: SimulationRequest, now: datetime) -> tuple[datetime, datetime]:
+    start, end = parse_time("start", request.start, now), min(now, parse_time("end", request.end, now))
+    if start >= end:
+        raise InvalidInput("start", request.start, f"write a time before `end` ({request.end}) and before now")
+    if end - start > LONGEST_WINDOW:
+        raise InvalidInput("start", request.start, f"choose a window of at most {LONGEST_WINDOW // timedelta(hours=1)} hours")
+    return start, end
+
+
+def _check_policies(asked: Sequence[SimulatedPolicy], roles: list[Role], policies: PolicyCatalogue) -> None:
+    if not 1 <= len(asked) <= MOST_POLICIES:
+        raise InvalidInput("policies", len(asked), f"write 1 to {MOST_POLICIES} policies")
+    for number, one in enumerate(asked):
+        field = f"policies[{number}]"
+        if one in asked[:number]:
+            raise InvalidInput(field, one.policy, "it is named twice; write it once")
+        try:
+            policies.check_parameters(one.policy, one.parameters)
+            policies.check_roles(one.policy, roles)
+        except UnknownName as error:
+            raise InvalidInput(f"{field}.policy", error.name, f"choose one of {', '.join(sorted(error.known))}") from error
+        except InvalidInput as error:
+            raise InvalidInput(f"{field}.{error.field.removeprefix('spec.routing.')}", error.value, error.remedy) from error
+
+
+def _check_rates(rates: Sequence[float]) -> None:
+    if not 1 <= len(rates) <= MOST_RATES:
+        raise InvalidInput("rates", len(rates), f"write 1 to {MOST_RATES} rates")
+    for number, rate in enumerate(rates):
+        if not 0.01 <= rate <= HIGHEST_RATE or rate in rates[:number]:
+            raise InvalidInput(f"rates[{number}]", rate, f"write multiples of the recorded rate, 0.01 to {HIGHEST_RATE:g}, each once")
+
+
+def fit_words(fit: EngineFit, now: datetime) -> str:
+    """Where a fitted engine comes from, its age and its error, as simulations say it."""
+    days = (now - fit.fitted_at).days
+    age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
+    return (
+        f"Engines: fitted {age} to {fit.source}; on requests not fitted to, TTFT was {fit.ttft.mean_error:.0%} and TPOT "
+        f"{fit.tpot.mean_error:.0%} of the mean off."
+    )
+
+
+def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) -> SimulatedTarget:
+    """The pool as it is to be simulated: by the engine fitted to its requests, unless its engines are simulated ones or
+    another model is asked for. Raises InvalidInput for numbers of instances.
+    """
+    facts = pool.facts
+    numbers = _instances(request, pool)
+    engine = request.engine or (EngineModel.SIMULATED if facts.engine.type == "simulated" else EngineModel.VLLM_8B)
+    simulated = pool.simulated if engine is EngineModel.SIMULATED else None
+    fit = pool.fit if request.engine is None and engine is not EngineModel.SIMULATED else None
+    # simulated engines are as the pool declares them, whatever was seen
+    known = facts.engine.declared if simulated is not None else joined(pool.capability, facts.engine.declared)
+    return SimulatedTarget(
+        engine=engine,
+        fitted=None if fit is None else fit.costs,
+        fit_words="" if fit is None else fit_words(fit, now),
+        simulated=simulated,
+        **numbers,
+        prefill_tokens_per_second=value_of(known.prefill_tokens_per_second),
+        speed_source=source_words(known.prefill_tokens_per_second, "prefill"),
+        kv_cache_tokens=round(value_of(known.kv_cache_tokens)),
+        prefills_in_flight=facts.routing.prefills_in_flight,
+        anchors=facts.anchors_per_instance,
+        session_ttl_seconds=facts.session.ttl_seconds,
+        early_rejection=facts.early_rejection.mode,
+        headroom=facts.early_rejection.headroom,
+        slo_ttft_seconds=facts.slo.ttft_seconds,
+        slo_tpot_seconds=facts.slo.tpot_seconds,
+        weights=_weights(pool.weights, numbers.get("instances") or numbers["prefill_instances"]),
+    )
+
+
+def _weights(present: Sequence[float], count: int) -> list[float]:
+    """Those of so many instances; one that the pool does not have has 1."""
+    weights = [*present, *[1.0] * (count - len(present))][:count]
+    return weights if any(weight != 1.0 for weight in weights) else []
+
+
+def _instances(request: SimulationRequest, pool: PoolAtPresent) -> dict[str, int]:
+    """Instances by field of SimulatedTarget: those asked for, else as many as there are."""
+    split = any(role is not Role.BOTH for role in pool.instances)
+    wanted = (
+        (("prefill_replicas", "prefill_instances", Role.PREFILL), ("decode_replicas", "decode_instances", Role.DECODE))
+        if split
+        else (("replicas", "instances", Role.BOTH),)
+    )
+    for name in ("replicas", "prefill_replicas", "decode_replicas"):
+        if getattr(request, name) is not None and name not in [one for one, _, _ in wanted]:
+            raise InvalidInput(name, getattr(request, name), f"remove it; this pool takes {' and '.join(one for one, _, _ in wanted)}")
+    numbers = {}
+    for name, field, role in wanted:
+        asked = getattr(request, name)
+        count = pool.instances.get(role, 0) if asked is None else asked
+        if not 1 <= count <= MOST_INSTANCES:
+            why = "the pool has none now; " if asked is None and not count else ""
+            raise InvalidInput(name, asked, f"{why}write 1 to {MOST_INSTANCES}")
+        numbers[field] = count
+    return numbers
+
+
+def _check_trace(trace: Sequence[TraceRequest]) -> None:
+    if not 2 <= len(trace) <= MOST_UPLOADED:
+        raise InvalidInput("trace", len(trace), f"write 2 to {MOST_UPLOADED:,} requests")
+    latest = 0.0
+    for number, one in enumerate(trace):
+        place = f"trace[{number}]"
+        if not latest <= one.timestamp <= LATEST_MS:
+            raise InvalidInput(f"{place}.timestamp", one.timestamp, f"write milliseconds in order of time, up to {LATEST_MS:g}")
+        latest = one.timestamp
+        for name, least in (("input_length", 1), ("output_length", 0)):
+            if not least <= getattr(one, name) <= MOST_TOKENS:
+                raise InvalidInput(f"{place}.{name}", getattr(one, name), f"write {least} to {MOST_TOKENS:,} tokens")
+        needed = -(-one.input_length // TRAFFIC_BLOCK_TOKENS)
+        if len(one.hash_ids) != needed:
+            remedy = f"write {needed}, one for each {TRAFFIC_BLOCK_TOKENS} tokens of input_length"
+            raise InvalidInput(f"{place}.hash_ids", len(one.hash_ids), remedy)
+        if not all(0 <= block < _MOST for block in one.hash_ids):
+            raise InvalidInput(f"{place}.hash_ids", None, "write whole numbers from 0 to 2**63 - 1")

@@ -1,0 +1,244 @@
+"""Use cases: a plan's effect is simulated on the pool's recorded traffic, after the plan was made, and told when it is
+known, or why it is not.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_api.infra.errors import NotFound, ServiceError
+from fairlead_api.plans.effects import Question, ScaleQuestion, SpecQuestion
+from fairlead_api.plans.evidence import EvidenceReader
+from fairlead_api.plans.stored_plans import LIFE
+from fairlead_api.simulations.asking import PoolAtPresent, target_of
+from fairlead_api.simulations.expected_figures import Trialled, figures_of
+from fairlead_api.simulations.plan_changes import CannotSimulate, trial_of
+from fairlead_api.simulations.sizing import Asked, of_change
+from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
+from fairlead_client.resources.plans import Plan, PlanKind
+from fairlead_client.resources.simulations import SimulationRequest
+from fairlead_client.simulation_jobs import JobRun, PoolChange, SimulatedTarget
+
+WINDOW = timedelta(hours=1)
+MOST = 20_000
+"""Of the window's requests, the newest that are simulated."""
+LEAST = 200
+LEAST_SECONDS = 120.0
+MOST_WAITING = 20
+"""Plans whose simulations wait at once, over all pools."""
+USUAL_STARTUP_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTrial:
+    """A plan's simulation to be queued; with a `refusal` it is only kept why there is none, and with `found` what was
+    found already by the simulation that advised the plan.
+    """
+
+    id: str
+    plan: str
+    pool: PoolKey
+    created_by: str
+    runs: Sequence[JobRun]
+    target: SimulatedTarget | None
+    window: tuple[datetime, datetime]
+    total: int
+    refusal: str | None
+    found: Trialled | None = None
+    notes: Sequence[str] = ()
+
+
+def startup_of(present: PoolAtPresent) -> float:
+    """How long a new instance of the pool takes to serve: as its last ones did, or as usual where none was seen."""
+    seconds = present.capability.start_seconds.value
+    return USUAL_STARTUP_SECONDS if seconds is None else seconds
+
+
+class ExpectationStore(Protocol):
+    """Simulations of plans in the database."""
+
+    async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent: ...
+
+    async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
+
+    async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
+        """From the first to the last of the window's newest recorded requests, of which `most` are simulated."""
+
+    async def waiting_plans(self) -> int:
+        """Plans whose simulations are not at their end."""
+
+    async def add_trial(self, trial: PlanTrial, now: datetime) -> None: ...
+
+    async def expectation(self, plan_id: str) -> "Kept | None":
+        """None where the plan has no simulation."""
+
+    async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
+        """What a simulation for advice found; None where there is none of this id, or it is not done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A plan's simulation as it is kept; `runs` are what it simulates, of the same requests each."""
+
+    state: str
+    error: str | None
+    start: datetime | None
+    end: datetime | None
+    done: int
+    total: int
+    runs: Sequence[JobRun]
+    found: Trialled | None
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSizing:
+    """A simulation for advice that is done."""
+
+    asked: Asked
+    start: datetime
+    end: datetime
+    runs: Sequence[JobRun]
+    found: Trialled
+    requests: int
+    notes: list[str]
+
+
+class Expectations:
+    """Has plans simulated, and tells what came of it. `enabled`: some process simulates."""
+
+    def __init__(self, store: ExpectationStore, evidence: EvidenceReader, new_id: Callable[[], str], *, enabled: bool) -> None:
+        self._store = store
+        self._evidence = evidence
+        self._new_id = new_id
+        self._enabled = enabled
+
+    async def planned(
+        self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
+    ) -> None:
+        """Queues the simulation of a plan that was just made, or takes what that found by which it was advised. What
+        fails here is only logged.
+        """
+        try:
+            trial = None if simulation is None else await self._advised(plan, question, simulation)
+            await self._store.add_trial(trial or await self._trial(plan, question, spec, now), now)
+        except (ServiceError, InvalidInput):
+            _log.warning("the effect of a plan is not simulated", extra={"plan": plan.id}, exc_info=True)
+
+    async def of(self, plan: Plan) -> PlanExpectation:
+        """What is expected of a plan, as far as it is known."""
+        kept = await self._store.expectation(plan.id)
+        if kept is None:
+            return PlanExpectation(plan=plan.id, state=ExpectationState.UNKNOWN, reason="no simulation was asked for when it was planned")
+        return expectation_of(plan.id, kept)
+
+    async def _advised(self, plan: Plan, question: Question, simulation: str) -> PlanTrial | None:
+        """None where that simulation did not try this very change of the pool as it is."""
+        pool = PoolKey.parse(plan.pool)
+        kept = await self._store.advised_by(pool, simulation)
+        change = None if kept is None else _tried_change(question, kept.asked)
+        if kept is None or change is None or (of_it := of_change(change, kept.runs, kept.found)) is None:
+            return None
+        runs, found = of_it
+        return PlanTrial(
+            id=self._new_id(),
+            plan=plan.id,
+            pool=pool,
+            created_by=plan.created_by,
+            runs=runs,
+            target=None,
+            window=(kept.start, kept.end),
+            total=kept.requests * len(runs),
+            refusal=None,
+            found=found,
+            notes=[*kept.notes, ADVISED, *([_starting(kept.asked)] if change.replicas is not None else [])],
+        )
+
+    async def _trial(self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime) -> PlanTrial:
+        pool, window = PoolKey.parse(plan.pool), (now - WINDOW, now)
+        runs: list[JobRun] = []
+        target, requests, refusal = None, 0, None
+        try:
+            if not self._enabled:
+                raise CannotSimulate("this control API simulates nothing: FAIRLEAD_SIMULATION_PROCESSES is 0")
+            try:
+                use, present = await self._evidence.use(pool, now), await self._store.present(pool, now)
+            except NotFound as error:
+                raise CannotSimulate("the pool has no usable spec yet") from error
+            trial = trial_of(plan.kind, question, spec, use, startup_of(present))
+            requests = await self._store.recorded(pool, *window, MOST)
+            if requests < LEAST:
+                raise CannotSimulate(f"{requests} requests were recorded in the last hour, and {LEAST} are needed")
+            seconds = await self._store.recorded_seconds(pool, *window, MOST)
+            if seconds < LEAST_SECONDS:
+                raise CannotSimulate(f"requests were recorded for {seconds:.0f} s only, and {LEAST_SECONDS:.0f} s are needed")
+            if await self._store.waiting_plans() >= MOST_WAITING:
+                raise CannotSimulate(f"{MOST_WAITING} plans wait to be simulated already")
+            runs = trial.runs
+            as_used = replace(present, facts=trial.facts, instances=trial.instances, weights=trial.weights)
+            target = target_of(SimulationRequest(policies=[]), as_used, now)
+        except CannotSimulate as error:
+            refusal = str(error)
+        return PlanTrial(
+            id=self._new_id(),
+            plan=plan.id,
+            pool=pool,
+            created_by=plan.created_by,
+            runs=runs,
+            target=target,
+            window=window,
+            total=requests * len(runs),
+            refusal=refusal,
+        )
+
+
+ADVISED = "This is the simulation by which the plan was advised."
+
+
+def _starting(asked: Asked) -> str:
+    return f"New instances serve at once in it; here they took {asked.startup_seconds:.0f} s to start."
+
+
+def _tried_change(question: Question, asked: Asked) -> PoolChange | None:
+    if isinstance(question, ScaleQuestion) and (question.role, question.before) == (asked.role, asked.present):
+        return asked.scaled(question.after)
+    if isinstance(question, SpecQuestion) and question.kind is PlanKind.SLO:
+        after = question.after.slo
+        if (after.tpot_seconds, after.percentile / 100) == (asked.slo_tpot_seconds, asked.goal):
+            return PoolChange(slo_ttft_seconds=after.ttft_seconds)
+    return None
+
+
+TOO_LATE = f"its turn did not come within the {LIFE // timedelta(minutes=1)} minutes in which it can be applied"
+
+
+def expectation_of(plan_id: str, kept: Kept) -> PlanExpectation:
+    """What a plan's simulation says."""
+    states = {"queued": ExpectationState.QUEUED, "running": ExpectationState.RUNNING, "done": ExpectationState.DONE}
+    state = states.get(kept.state, ExpectationState.UNKNOWN)
+    reason = kept.error or "its simulation was cancelled" if state is ExpectationState.UNKNOWN else None
+    if state is ExpectationState.DONE and kept.found is None:
+        state, reason = ExpectationState.UNKNOWN, "another version of the control API simulated it"
+    found = kept.found if state is ExpectationState.DONE else None
+    nothing = state is ExpectationState.UNKNOWN
+    return PlanExpectation(
+        plan=plan_id,
+        state=state,
+        reason=reason,
+        start=kept.start,
+        end=kept.end,
+        requests=kept.total // len(kept.runs) if kept.runs else None,
+        measured_seconds=None if found is None else found.measured_seconds,
+        seeds=[] if nothing else sorted({run.seed for run in kept.runs if run.seed is not None}),
+        rates=[] if nothing else sorted({run.rate for run in kept.runs} - {1.0}),
+        done=kept.done,
+        total=kept.total,
+        figures=[] if found is None else figures_of(found),
+        notes=kept.notes,
+    )

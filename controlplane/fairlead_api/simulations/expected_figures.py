@@ -1,0 +1,181 @@
+"""From the runs of a plan's simulation to what is told of it: figures, or why one cannot be known. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
+
+from fairlead_api.simulations.plan_changes import RATES, SEEDS
+from fairlead_client.resources.expectations import ExpectedFigure, Quantity
+from fairlead_client.simulation_jobs import PARTS, PartFigures, RunFigures
+
+WITHIN = 0.25
+"""What a figure may differ by, as a share of it, and still be relied on."""
+FEW_SESSIONS = 3.0
+"""Counts of sessions that differ by no more are alike."""
+SURE_SESSIONS = 87.0
+"""Two counts of this mean are within a quarter of it in nine of ten cases, where each varies by its root."""
+_STUDENT = 2.13
+"""Within so many standard errors of the mean of `PARTS` parts the truth is in nine of ten cases (Student's t)."""
+_NEGLIGIBLE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What the pool's requests got when they were recorded: the share in time of those served, the hit rate, and the
+    sessions that moved; None where nothing was measured.
+    """
+
+    attainment: float | None = None
+    hit_rate: float | None = None
+    sessions_moved: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trialled:
+    """What the runs of a plan's simulation found, in the order of `plan_changes.Trial.runs`, with what was recorded of
+    the same requests.
+    """
+
+    figures: list[RunFigures]
+    recorded: Recorded
+    measured_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """One quantity in all runs: `parts` are of the requests that were measured, means over the seeds."""
+
+    quantity: Quantity
+    before: Sequence[float]
+    after: Sequence[float]
+    at_rates: Sequence[float]
+    parts: Sequence[float] = ()
+    session_parts: Sequence[float] = ()
+
+    @property
+    def least(self) -> float:
+        """Values that differ by no more are alike."""
+        return FEW_SESSIONS if self.quantity is Quantity.SESSIONS_MOVED else _NEGLIGIBLE
+
+    def words(self, value: float) -> str:
+        return f"{value:.0f}" if self.quantity is Quantity.SESSIONS_MOVED else f"{value:.1%}"
+
+
+def figures_of(found: Trialled) -> list[ExpectedFigure]:
+    """What is expected without and with the change: means over the seeds.
+
+    A figure is not known where the simulated pool as it is differs by more than a quarter from what was recorded of
+    the real one; where the seeds differ so on it, or the pool at another rate of requests; where the parts of the
+    requests differ so that as many others may well come to something else; or where it counts few sessions.
+    """
+    seeded = found.figures[: 2 * len(SEEDS)]
+    before, after, at_rates = seeded[::2], seeded[1::2], found.figures[2 * len(SEEDS) :]
+    shares = [
+        _Found(
+            quantity=quantity,
+            before=[_share(one, quantity) for one in before],
+            after=[_share(one, quantity) for one in after],
+            at_rates=[_share(one, quantity) for one in at_rates],
+            parts=_means([one.parts for one in after], quantity),
+            session_parts=_means([one.session_parts for one in after], quantity),
+        )
+        for quantity in (Quantity.ATTAINMENT, Quantity.REFUSED_SHARE, Quantity.HIT_RATE)
+    ]
+    moved = _Found(quantity=Quantity.SESSIONS_MOVED, before=_moved(before), after=_moved(after), at_rates=_moved(at_rates))
+    attainment, refused, hit_rate = shares
+    late = unlike_recorded(before, found.recorded)
+    return [
+        _figure(attainment, late),
+        _figure(refused, late),
+        _figure(hit_rate, _unlike(hit_rate, fmean(hit_rate.before), found.recorded.hit_rate, "of prompt tokens from caches")),
+        _figure(moved, _unlike(moved, fmean(moved.before), found.recorded.sessions_moved, "sessions moved")),
+    ]
+
+
+def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str | None:
+    """Why the simulated pool as it is is not like the real one by its share in time of those served; None if it is."""
+    in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in as_it_is]
+    found = _Found(quantity=Quantity.ATTAINMENT, before=in_time, after=(), at_rates=())
+    return _unlike(found, fmean(in_time), recorded.attainment, "in time")
+
+
+def sampling_error(run: RunFigures) -> float:
+    """By how much the share in time of as many other requests may be lower: one of twenty is lower still.
+
+    Batch means, as `_by_part`, by time or by session, whichever tells of more.
+    """
+    parts = [[one.attainment for one in of_what] for of_what in (run.parts, run.session_parts) if len(of_what) == PARTS]
+    return max((_STUDENT * sqrt(2 / PARTS) * stdev(one) for one in parts), default=0.0)
+
+
+def alike(one: float, other: float, least: float) -> bool:
+    """Whether two figures are within a quarter of the larger, or within `least`."""
+    return abs(one - other) <= max(least, WITHIN * max(one, other))
+
+
+def _figure(found: _Found, unlike: str | None) -> ExpectedFigure:
+    expected = fmean(found.after)
+    unknown = unlike or _by_chance(found) or _by_rate(found, expected) or _by_part(found, expected)
+    return ExpectedFigure(quantity=found.quantity, before=fmean(found.before), after=expected, unknown=unknown)
+
+
+def _by_chance(found: _Found) -> str | None:
+    low, high, expected = min(found.after), max(found.after), fmean(found.after)
+    if not alike(low, high, found.least):
+        return f"chance decides: one seed gives {found.words(low)}, another {found.words(high)}"
+    if found.quantity is Quantity.SESSIONS_MOVED and FEW_SESSIONS < expected < SURE_SESSIONS:
+        return f"chance decides how many of so few move: about {expected:.0f}"
+    return None
+
+
+def _by_rate(found: _Found, expected: float) -> str | None:
+    """Traffic is never twice the same, and engines are not as fast as declared: both are like another rate."""
+    if all(alike(expected, value, found.least) for value in found.at_rates):
+        return None
+    others = " and ".join(f"{found.words(value)} at {rate:g} times the rate" for rate, value in zip(RATES, found.at_rates, strict=True))
+    return f"how much comes decides: {found.words(expected)} at the recorded rate, {others}"
+
+
+def _by_part(found: _Found, expected: float) -> str | None:
+    """Batch means: how far as many other requests may be from these, by how far their parts are from each other.
+
+    Requests that come together share a burst, and those of one session are alike, so they are divided by either.
+    """
+    for parts, of_what in ((found.parts, "the time"), (found.session_parts, "the sessions")):
+        if len(parts) != PARTS:
+            continue
+        error = stdev(parts) / sqrt(PARTS)
+        if _STUDENT * sqrt(2) * error > max(found.least, WITHIN * expected):
+            low, high = found.words(min(parts)), found.words(max(parts))
+            return f"what comes decides: one fifth of {of_what} gives {low}, another {high}"
+    return None
+
+
+def _means(runs: Sequence[Sequence[PartFigures]], quantity: Quantity) -> list[float]:
+    """Part by part, over the runs."""
+    return [fmean(_share(one, quantity) for one in same) for same in zip(*runs, strict=True)]
+
+
+def _share(one: RunFigures | PartFigures, quantity: Quantity) -> float:
+    match quantity:
+        case Quantity.ATTAINMENT:
+            return one.attainment
+        case Quantity.REFUSED_SHARE:
+            return one.refused_share
+        case _:
+            return one.hit_rate
+
+
+def _moved(runs: Iterable[RunFigures]) -> list[float]:
+    return [float(one.sessions_moved or 0) for one in runs]
+
+
+def _unlike(found: _Found, simulated: float, recorded: float | None, words: str) -> str | None:
+    if recorded is None:
+        return "what the pool itself achieved was not recorded, so the simulated pool cannot be compared with it"
+    if alike(simulated, recorded, found.least):
+        return None
+    return (
+        f"the simulated pool is not like this one: {found.words(simulated)} {words} as it is, where {found.words(recorded)} were recorded"
+    )

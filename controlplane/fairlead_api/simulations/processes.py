@@ -1,0 +1,246 @@
+"""Runs simulations that people asked for: claims one at a time and hands its runs to processes of the simulator.
+
+The API knows the simulator by its lines only (`fairlead_client.simulation_jobs`); its command is told by what joins the
+two. A process that is free takes the next run; one that dies is started once more with the run that it had. When this
+process dies, its children end with it, and after a silence another API process, or this one started again, begins the
+simulation anew.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
+
+import msgspec
+
+from fairlead.scaling.remedies import Reach, reach_of
+from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.simulations.running import Claimed, RunningStore, Traffic, results_of, winner_of
+from fairlead_api.simulations.sizing import Asked, further_runs
+from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
+
+LOOK_SECONDS = 1.0
+"""How often the runner looks for a simulation to claim, and tells of the one it runs."""
+MOST_SECONDS = 600.0
+"""A simulation that takes longer fails."""
+NICENESS = 5
+"""A third of the processor time of what serves: it yields, and still ends on a machine that is never idle."""
+_STARTS = 2
+_LONGEST_LINE = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class SimulationFailed(Exception):
+    """It cannot be simulated; `str(error)` is one line fit for a user."""
+
+
+class Simulating:
+    """Runs one simulation at a time in at most `processes` processes of `command`, under the name `runner`."""
+
+    def __init__(self, store: RunningStore, runner: str, processes: int, command: Sequence[str]) -> None:
+        self._command = command
+        self._store = store
+        self._runner = runner
+        self._processes = processes
+
+    async def run(self) -> None:
+        """For ever: claim and simulate. A database that is away is asked again."""
+        while True:
+            claimed = None
+            with suppress(StoreUnavailable):
+                claimed = await self._store.claim(self._runner)
+            if claimed is None:
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                await self._simulate(claimed)
+
+    async def _simulate(self, claimed: Claimed) -> None:
+        progress = _Progress()
+        work = asyncio.ensure_future(self._work(claimed, progress))
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                while not (await asyncio.wait({work}, timeout=LOOK_SECONDS))[0]:
+                    with suppress(StoreUnavailable):
+                        if not await self._store.go_on(claimed, self._runner, progress.done):
+                            return  # cancelled, or taken by another process
+            await self._finish(claimed, await work, progress)
+        except SimulationFailed as error:
+            await self._store.fail(claimed, self._runner, str(error))
+        except TimeoutError:
+            why = f"it took longer than {MOST_SECONDS:g} s; ask for fewer policies or rates, or a shorter window"
+            await self._store.fail(claimed, self._runner, why)
+        finally:
+            work.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await work
+
+    async def _finish(self, claimed: Claimed, traffic: Traffic, progress: "_Progress") -> None:
+        notes = [*traffic.notes, *progress.notes]
+        if claimed.sizing is not None:
+            figures = [progress.figures[run.number] for run in progress.runs]
+            reach = self._reach(claimed.sizing, traffic, progress)
+            await self._store.finish_sizing(claimed, self._runner, progress.runs, figures, reach, traffic, notes)
+            return
+        if claimed.plan_runs is not None:
+            figures = [progress.figures[run.number] for run in claimed.plan_runs]
+            await self._store.finish_trial(claimed, self._runner, figures, traffic, notes)
+            return
+        results = results_of(claimed.runs, progress.figures)
+        await self._store.finish(claimed, self._runner, results, winner_of(claimed.policies, results), notes, progress.done)
+
+    async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:
+        """Every run is simulated; whose requests."""
+        traffic = await self._store.traffic(claimed)
+        await self._batch(claimed, traffic, claimed.runs, progress)
+        if claimed.sizing is not None:
+            reach = self._reach(claimed.sizing, traffic, progress)
+            await self._batch(claimed, traffic, further_runs(claimed.sizing, claimed.runs, progress.figures, reach), progress)
+        return traffic
+
+    @staticmethod
+    def _reach(asked: Asked, traffic: Traffic, progress: "_Progress") -> Reach:
+        sessions = [one.session_id for one in traffic.requests]
+        return reach_of(progress.alone, traffic.unanswered, asked.slo_ttft_seconds, asked.goal, asked.prefill_tokens_per_second, sessions)
+
+    async def _batch(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
+        """Some runs, all at their end."""
+        progress.runs += runs
+        # more requests may have come since it was asked for
+        await self._store.go_on(claimed, self._runner, progress.done, len(traffic.requests) * len(progress.runs))
+        left = RunsLeft(runs)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._processes, len(runs))):
+                    group.create_task(self._share(claimed, traffic, left, progress))
+        except BaseExceptionGroup as group:
+            failed = group.subgroup(SimulationFailed)
+            if failed is None:
+                raise
+            raise failed.exceptions[0] from None
+
+    async def _share(self, claimed: Claimed, traffic: Traffic, left: "RunsLeft", progress: "_Progress") -> None:
+        """What is left of the runs, one after the other, in a process of their own."""
+        job = SimulationJob(
+            requests=traffic.requests,
+            weight=traffic.weight,
+            target=claimed.target,
+            seed=claimed.seed,
+            tells_alone=claimed.sizing is not None and not progress.alone,
+        )
+        for start in range(1, _STARTS + 1):
+            taken = left.take()
+            if taken is None:
+                return
+            ended = await _process(self._command, encode_line(job), taken, left, progress)
+            if ended is None:
+                return
+            _log.warning("a process of the simulator ended early", extra={"simulation": claimed.id, "status": ended, "start": start})
+        raise SimulationFailed(f"the simulator ended {_STARTS} times before its end ({ended}); see the log of the control API")
+
+
+class RunsLeft:
+    """Runs that no process has begun. Those of policies that take longest come first, so that no process is left alone
+    with one at the end; a policy of which no run has ended may take longest of all.
+    """
+
+    def __init__(self, runs: Sequence[JobRun]) -> None:
+        self._runs = list(runs)
+        self._seconds: dict[str, float] = {}
+
+    def take(self) -> JobRun | None:
+        """The next run, for a process that is free."""
+        if not self._runs:
+            return None
+        chosen = max(self._runs, key=lambda run: (self._seconds.get(_policy(run), inf), run.rate))
+        self._runs.remove(chosen)
+        return chosen
+
+    def ended(self, run: JobRun, seconds: float) -> None:
+        """It took so long."""
+        self._seconds[_policy(run)] = seconds
+
+    def give_back(self, run: JobRun) -> None:
+        """Its process died."""
+        self._runs.append(run)
+
+
+def _policy(run: JobRun) -> str:
+    return f"{run.policy} {run.parameters}"
+
+
+class _Progress:
+    """What the processes of one simulation have told."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.figures: dict[int, RunFigures] = {}
+        self.notes: list[str] = []
+        self.alone: list[float | None] = []
+        self.runs: list[JobRun] = []
+        """Those that were begun."""
+
+    def take(self, line: JobLine) -> None:
+        self.done += line.done
+        if line.figures is not None:
+            self.figures[line.figures.number] = line.figures
+        self.alone = self.alone or line.alone
+        self.notes += [note for note in line.notes if note not in self.notes]
+
+
+async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLeft, progress: _Progress) -> str | None:
+    """Starts a process, gives it the job, this run and then what is left, and takes its lines.
+
+    None when no run is left; else how it ended, in words, with the run it had given back. Raises SimulationFailed.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=_LONGEST_LINE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    begun = 0
+    under_way = run
+    since = time.monotonic()
+    try:
+        with suppress(ProcessLookupError, PermissionError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+        await _give(process.stdin, job + encode_line(run))
+        async for text in process.stdout:
+            try:
+                line = decode_line(text)
+            except msgspec.DecodeError:
+                break  # it died in the middle of a line
+            if line.error is not None:
+                raise SimulationFailed(line.error)
+            begun = 0 if line.figures is not None else begun + line.done
+            progress.take(line)
+            if line.figures is not None:
+                left.ended(under_way, time.monotonic() - since)
+                since = time.monotonic()
+                following = left.take()
+                if following is None:
+                    return None
+                under_way = following
+                await _give(process.stdin, encode_line(under_way))
+        progress.done -= begun  # what was begun and not ended is simulated anew
+        left.give_back(under_way)
+        status = await process.wait()
+        return f"signal {-status}" if status < 0 else f"exit status {status}"
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _give(stdin: asyncio.StreamWriter, content: bytes) -> None:
+    """Write to a process. One that died takes nothing: who reads its answers sees that."""
+    if stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
+        return
+    with suppress(ConnectionError):
+        stdin.write(content)
+        await stdin.drain()

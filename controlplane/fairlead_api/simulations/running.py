@@ -1,0 +1,157 @@
+"""What the process that runs a simulation knows of it: its inputs, the requests as they are simulated, and from the
+figures of runs the results and the policy that did best. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any, Protocol
+
+from fairlead.scaling.remedies import Reach
+from fairlead_api.simulations.sizing import Asked
+from fairlead_client.resources.simulations import SimulatedPolicy, SimulationResult, TraceRequest
+from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
+
+
+def runs_of(policies: Sequence[SimulatedPolicy], rates: Sequence[float]) -> list[JobRun]:
+    """Every policy at every rate, rate by rate."""
+    pairs = [(rate, one) for rate in rates for one in policies]
+    return [JobRun(number=number, policy=one.policy, parameters=one.parameters, rate=rate) for number, (rate, one) in enumerate(pairs)]
+
+
+def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> list[SimulationResult]:
+    """The results in the runs' order, each compared with the first one at its rate."""
+    results: list[SimulationResult] = []
+    first: dict[float, float] = {}
+    for run in runs:
+        found = asdict(figures[run.number])
+        del found["number"], found["sessions_moved"], found["parts"], found["session_parts"]
+        baseline = first.setdefault(run.rate, found["attainment"])
+        change = found["attainment"] - baseline
+        results.append(SimulationResult(policy=run.policy, parameters=run.parameters, rate=run.rate, attainment_change=change, **found))
+    return results
+
+
+def winner_of(policies: Sequence[SimulatedPolicy], results: Sequence[SimulationResult]) -> int:
+    """The place of the policy with the highest attainment, mean over the rates; of equals that with the lowest mean p90
+    of TTFTs, then the first.
+    """
+
+    def standing(place: int) -> tuple[float, float, int]:
+        mine = [one for one in results if (one.policy, one.parameters) == (policies[place].policy, policies[place].parameters)]
+        attainment = sum(one.attainment for one in mine) / len(mine)
+        latency = sum(inf if one.ttft_p90 is None else one.ttft_p90 for one in mine) / len(mine)
+        return (-round(attainment, 9), latency, place)
+
+    return min(range(len(policies)), key=standing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A simulation that this process runs; `window` None: of an uploaded trace."""
+
+    id: str
+    pool_id: int
+    policies: list[SimulatedPolicy]
+    rates: list[float]
+    seed: int
+    target: SimulatedTarget
+    window: tuple[datetime, datetime] | None
+    plan_runs: list[JobRun] | None = None
+    """The runs of a plan's simulation, or the first ones of one for advice; None for one that a person asked for."""
+    sizing: Asked | None = None
+    """What advice looks for; its further runs follow from the first ones."""
+
+    @property
+    def runs(self) -> list[JobRun]:
+        """What is to be simulated."""
+        return runs_of(self.policies, self.rates) if self.plan_runs is None else self.plan_runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Requests in order of time, how many each stands for, and what is assumed of them, in words."""
+
+    requests: list[TraceRequest]
+    weight: float
+    notes: list[str]
+    begun_at: datetime | None = None
+    """When the first of them was recorded."""
+    unanswered: list[bool] = field(default_factory=list)
+    """Which of them no engine worked for, as for refused ones; empty of an uploaded trace."""
+
+    @property
+    def second_half(self) -> tuple[datetime, datetime] | None:
+        """When the later half of them was recorded."""
+        if self.begun_at is None or not self.requests:
+            return None
+        half, last = (
+            self.begun_at + timedelta(milliseconds=one.timestamp) for one in (self.requests[len(self.requests) // 2], self.requests[-1])
+        )
+        return half, last
+
+    @staticmethod
+    def uploaded(trace: list[TraceRequest]) -> "Traffic":
+        """The requests of an uploaded trace."""
+        return Traffic(requests=trace, weight=1.0, notes=[])
+
+    @staticmethod
+    def recorded(rows: Sequence[Any]) -> "Traffic":
+        """Rows of `recorded_requests`, oldest first. An answer of unknown length gets the mean of those known."""
+        known = [row.output_tokens for row in rows if row.output_tokens is not None]
+        mean = round(sum(known) / len(known)) if known else 1
+        begin = rows[0].at if rows else None
+        requests = [
+            TraceRequest(
+                timestamp=(row.at - begin).total_seconds() * 1e3,
+                input_length=max(1, row.prompt_tokens),
+                output_length=mean if row.output_tokens is None else row.output_tokens,
+                hash_ids=list(row.blocks),
+                session_id=None if row.session is None else str(row.session),
+            )
+            for row in rows
+        ]
+        weight = sum(1 / row.sample_rate for row in rows) / len(rows) if rows else 1.0
+        notes = []
+        if len(known) < len(rows):
+            notes.append(f"{len(rows) - len(known)} requests had no answer, as refused ones; theirs is taken to be {mean} tokens long.")
+        if weight > 1.001:
+            notes.append(f"Of all sessions, 1 in {weight:.3g} was recorded: their requests come so many times as fast.")
+        return Traffic(
+            requests=requests, weight=weight, notes=notes, begun_at=begin, unanswered=[row.output_tokens is None for row in rows]
+        )
+
+
+class RunningStore(Protocol):
+    """The database as a runner needs it. A runner that lost its claim changes nothing."""
+
+    async def claim(self, runner: str) -> Claimed | None: ...
+
+    async def traffic(self, claimed: Claimed) -> Traffic: ...
+
+    async def go_on(self, claimed: Claimed, runner: str, done: int, total: int | None = None) -> bool:
+        """Says that the runner lives; False when the simulation was cancelled or is another runner's."""
+
+    async def finish(
+        self, claimed: Claimed, runner: str, results: Sequence[SimulationResult], winner: int, notes: Sequence[str], done: int
+    ) -> None: ...
+
+    async def finish_trial(
+        self, claimed: Claimed, runner: str, figures: Sequence[RunFigures], traffic: Traffic, notes: Sequence[str]
+    ) -> None:
+        """The end of a plan's simulation: the figures of its runs in their order."""
+
+    async def finish_sizing(
+        self,
+        claimed: Claimed,
+        runner: str,
+        runs: Sequence[JobRun],
+        figures: Sequence[RunFigures],
+        reach: Reach,
+        traffic: Traffic,
+        notes: Sequence[str],
+    ) -> None:
+        """The end of a simulation for advice: the figures of all its runs, in their order."""
+
+    async def fail(self, claimed: Claimed, runner: str, why: str) -> None: ...

@@ -1,0 +1,1 @@
+"""Simulations in Postgres: of people, of plans and for advice; and fitted engines."""

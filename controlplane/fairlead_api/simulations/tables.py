@@ -1,0 +1,93 @@
+"""Tables of recorded requests, of simulations for people, plans and advice, and of fitted engines."""
+
+from sqlalchemy import (
+    REAL,
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from fairlead_api.infra.columns import count_column, json_column, metadata, pool_column, text_column, time_column
+
+AT_WORK = "state IN ('queued', 'running')"
+
+simulations = Table(
+    "simulations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    pool_column(),
+    text_column("state"),
+    time_column("created_at"),
+    text_column("created_by"),
+    json_column("policies"),
+    json_column("rates"),
+    Column("seed", BigInteger, nullable=False),
+    json_column("target"),
+    time_column("start", null=True),
+    time_column("end", null=True),
+    Column("trace", LargeBinary),
+    Column("total", BigInteger, nullable=False),
+    count_column("done"),
+    count_column("attempts"),
+    text_column("runner", null=True),
+    time_column("heard_at", null=True),
+    time_column("started_at", null=True),
+    time_column("finished_at", null=True),
+    text_column("error", null=True),
+    json_column("results", null=True),
+    Column("winner", Integer),
+    json_column("notes", null=True),
+    text_column("plan", null=True),
+    json_column("plan_runs", null=True),
+    json_column("trialled", null=True),
+    json_column("sizing", null=True),
+    json_column("sized", null=True),
+    Index(None, "pool_id", "created_at", "id"),
+    Index("uq_simulations_asked_at_work", "pool_id", unique=True, postgresql_where=text(f"{AT_WORK} AND plan IS NULL")),
+    Index("uq_simulations_sizing_at_work", "pool_id", unique=True, postgresql_where=text(f"{AT_WORK} AND sizing IS NOT NULL")),
+    Index("uq_simulations_plan", "plan", unique=True, postgresql_where=text("plan IS NOT NULL")),
+)
+"""`trace` is the uploaded one, as compressed JSON. `runner` is who claimed it, `heard_at` when that was heard last.
+`plan` is whose effect it finds, `plan_runs` are its runs and `trialled` what they found; None for one that a person
+asked for. `sizing` is what advice looks for and `sized` what was found. Such a row's `plan` is its own id: a process of
+a former release takes it for a plan's and harms nothing.
+"""
+
+engine_fits = Table(
+    "engine_fits",
+    metadata,
+    pool_column(primary_key=True),
+    time_column("stored_at"),
+    text_column("stored_by"),
+    json_column("fit"),
+)
+"""The engine fitted to a pool's requests, by which the pool is simulated."""
+
+recorded_requests = Table(
+    "recorded_requests",
+    metadata,
+    pool_column(),
+    text_column("router"),
+    time_column("at"),
+    Column("session", BigInteger),
+    count_column("prompt_tokens"),
+    Column("output_tokens", BigInteger),
+    Column("blocks", ARRAY(BigInteger), nullable=False),
+    Column("sample_rate", REAL, nullable=False),
+    text_column("instance", null=True),
+    Column("rank", Integer),
+    Column("sent_seconds", REAL),
+    Column("ttft_seconds", REAL),
+    Column("answer_seconds", REAL),
+    Column("engine_prompt_tokens", BigInteger),
+    Column("cached_tokens", BigInteger),
+    Index(None, "pool_id", "at"),
+    postgresql_partition_by="RANGE (at)",
+)
+"""Requests as they came, for simulations: no text, only lengths and hashes."""

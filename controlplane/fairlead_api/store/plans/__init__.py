@@ -1,1 +1,0 @@
-"""Plans, and the evidence their effects are estimated from."""

@@ -1,0 +1,216 @@
+"""The routers' stream: a snapshot of gateway keys, tables and bindings, then every change, to any number of routers.
+
+Each line is encoded once. A reader that does not keep up is cut off, and no backlog is kept for it: it reconnects
+and gets a snapshot, which is smaller than its backlog. Lines may repeat or come late around a snapshot; versions
+tell readers which to keep.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
+from typing import Protocol
+
+from fairlead.gateway_keys import GatewayKeyFacts
+from fairlead.reports.bindings import Binding
+from fairlead.reports.shares import PoolShare, share_of_others
+from fairlead.tables import PoolKey
+from fairlead_api.infra.errors import NotFound, StoreUnavailable
+from fairlead_api.infra.notices import (
+    BindingsChanged,
+    GatewayKeysChanged,
+    KeptSessionsChanged,
+    Notice,
+    PoolDeleted,
+    TableChanged,
+)
+from fairlead_client.lines import (
+    BindingsLine,
+    GatewayKeysLine,
+    HeartbeatLine,
+    KeptSession,
+    KeptSessionsLine,
+    OthersLine,
+    PoolDeletedLine,
+    SyncedLine,
+    TableLine,
+    encode_line,
+)
+
+_log = logging.getLogger(__name__)
+_HEARTBEAT = encode_line(HeartbeatLine())
+_SYNCED = encode_line(SyncedLine())
+BATCH = 500
+OTHERS_SECONDS = 1.0
+"""Routers share once a second."""
+
+
+class StreamStore(Protocol):
+    """The source of tables and bindings for the stream."""
+
+    async def tables(self) -> list[TableLine]:
+        """The newest table of every living pool, with what is known of its engines."""
+
+    async def table(self, pool: PoolKey) -> TableLine:
+        """The same of one pool. Raises NotFound."""
+
+    async def gateway_keys(self) -> list[GatewayKeyFacts]:
+        """All gateway keys that are not revoked."""
+
+    async def kept_sessions(self) -> list[KeptSession]:
+        """Sessions all of whose decisions are kept still."""
+
+    async def deleted_pools(self) -> list[PoolKey]:
+        """Pools that were deleted and not made again."""
+
+    async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
+        """Of each pool, what live routers tell others of it, by router, and how many seconds ago they told."""
+
+    async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
+        """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""
+
+
+class Subscriber:
+    """One router's queue. `cut` is set when it fell behind."""
+
+    def __init__(self, router: str, backlog: int) -> None:
+        self.router = router
+        self.lines: asyncio.Queue[bytes | None] = asyncio.Queue(backlog)
+        self.cut = False
+
+    def offer(self, content: bytes | None) -> None:
+        """Queues a line; None asks for a new snapshot."""
+        if self.cut:
+            return
+        try:
+            self.lines.put_nowait(content)
+        except asyncio.QueueFull:
+            self.cut = True
+
+
+class TableStream:
+    """Sends notices to all subscribers.
+
+    `heartbeat_seconds` is the longest silence; `backlog` is the number of lines that one reader may be behind.
+    """
+
+    def __init__(self, store: StreamStore, *, heartbeat_seconds: float = 2.0, backlog: int = 1024) -> None:
+        self._store = store
+        self._heartbeat = heartbeat_seconds
+        self._backlog = backlog
+        self._subscribers: set[Subscriber] = set()
+
+    @property
+    def subscribers(self) -> int:
+        """Routers connected to this process."""
+        return len(self._subscribers)
+
+    async def on_notice(self, notice: Notice) -> None:
+        """Handles a change that some API process committed."""
+        if not self._subscribers:
+            return
+        if isinstance(notice, TableChanged):
+            try:
+                content = encode_line(await self._store.table(notice.pool))
+            except NotFound:
+                return  # deleted meanwhile; its own notice follows
+            except StoreUnavailable:
+                self.on_gap()
+                return
+        elif isinstance(notice, GatewayKeysChanged | KeptSessionsChanged):
+            try:
+                content = await (self._keys() if isinstance(notice, GatewayKeysChanged) else self._kept_sessions())
+            except StoreUnavailable:
+                self.on_gap()
+                return
+        elif isinstance(notice, PoolDeleted):
+            content = encode_line(PoolDeletedLine(pool=notice.pool))
+        elif isinstance(notice, BindingsChanged):
+            content = encode_line(BindingsLine(bindings=notice.bindings))
+        else:
+            return  # nothing that a router obeys
+        for subscriber in self._subscribers:
+            subscriber.offer(content)
+
+    async def tell_others_forever(self) -> None:
+        """Tells the routers that decide for themselves what the others do, every second."""
+        while True:
+            await asyncio.sleep(OTHERS_SECONDS)
+            with suppress(StoreUnavailable):  # what was told last grows old at the routers
+                await self.tell_others()
+
+    async def tell_others(self) -> None:
+        """Tells every subscriber that shares a pool's work what the others share of it."""
+        if not self._subscribers:
+            return
+        for pool, shares in (await self._store.shares()).items():
+            for subscriber in self._subscribers:
+                if subscriber.router in shares and len(shares) > 1:
+                    subscriber.offer(encode_line(OthersLine(share=share_of_others(subscriber.router, pool, shares))))
+
+    def on_gap(self) -> None:
+        """Handles a gap in the notices: changes may have been missed, so every subscriber gets a snapshot again."""
+        for subscriber in self._subscribers:
+            subscriber.offer(None)
+
+    async def open(self, router: str) -> AsyncGenerator[bytes, None]:
+        """Lines for one router, for ever.
+
+        The first snapshot is begun before this returns, so that a missing database is an error and not an empty
+        stream. Raises StoreUnavailable.
+        """
+        subscriber = Subscriber(router, self._backlog)
+        self._subscribers.add(subscriber)
+        try:
+            first = await self._tables()
+        except BaseException:
+            self._subscribers.discard(subscriber)
+            raise
+        return self._lines(subscriber, first)
+
+    async def _lines(self, subscriber: Subscriber, first: list[bytes]) -> AsyncGenerator[bytes, None]:
+        try:
+            async for content in self._snapshot(first):
+                yield content
+            while not subscriber.cut:
+                try:
+                    content_or_gap = await asyncio.wait_for(subscriber.lines.get(), self._heartbeat)
+                except TimeoutError:
+                    yield _HEARTBEAT
+                    continue
+                if content_or_gap is not None:
+                    yield content_or_gap
+                    continue
+                try:
+                    async for content in self._snapshot(await self._tables()):
+                        yield content
+                except StoreUnavailable:
+                    yield _HEARTBEAT
+                    await asyncio.sleep(min(self._heartbeat, 1.0))
+                    subscriber.offer(None)
+            _log.warning("router stream cut off, reader too slow", extra={"router": subscriber.router, "backlog": self._backlog})
+        finally:
+            self._subscribers.discard(subscriber)
+
+    async def _tables(self) -> list[bytes]:
+        deleted = [encode_line(PoolDeletedLine(pool=pool)) for pool in await self._store.deleted_pools()]
+        tables = [encode_line(line) for line in await self._store.tables()]
+        return [await self._keys(), await self._kept_sessions(), *deleted, *tables]
+
+    async def _keys(self) -> bytes:
+        return encode_line(GatewayKeysLine(keys=tuple(await self._store.gateway_keys())))
+
+    async def _kept_sessions(self) -> bytes:
+        return encode_line(KeptSessionsLine(sessions=tuple(await self._store.kept_sessions())))
+
+    async def _snapshot(self, first: list[bytes]) -> AsyncIterator[bytes]:
+        for content in first:
+            yield content
+        position: tuple[int, str] | None = None
+        while True:
+            batch, position = await self._store.bindings(position, BATCH)
+            if batch:
+                yield encode_line(BindingsLine(bindings=tuple(batch)))
+            if position is None:
+                break
+        yield _SYNCED

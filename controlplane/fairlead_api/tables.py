@@ -1,0 +1,80 @@
+"""Every table of the database, as SQLAlchemy Core metadata. Migrations are generated from it and checked against it.
+
+`pools` keeps one row per namespace and name, even after a deletion, so that versions of routing tables never go back.
+Times are UTC. The large tables (`PARTITIONED`) are partitioned by UTC day; `infra.partitions` makes and drops the days.
+Each subject describes its own tables; no statement belongs here. The danger here: a column changed without a migration;
+a test compares both.
+"""
+
+from fairlead_api.access.tables import api_tokens as api_tokens
+from fairlead_api.access.tables import gateway_key_use as gateway_key_use
+from fairlead_api.access.tables import gateway_keys as gateway_keys
+from fairlead_api.access.tables import login_links as login_links
+from fairlead_api.access.tables import users as users
+from fairlead_api.access.tables import web_sessions as web_sessions
+from fairlead_api.audit.tables import audit_heads as audit_heads
+from fairlead_api.audit.tables import audit_log as audit_log
+from fairlead_api.audit.tables import cluster_changes as cluster_changes
+from fairlead_api.decisions.tables import decisions as decisions
+from fairlead_api.decisions.tables import kept_sessions as kept_sessions
+from fairlead_api.infra.columns import metadata as metadata
+from fairlead_api.loads.tables import POOL_GAUGES as POOL_GAUGES
+from fairlead_api.loads.tables import SUMS as SUMS
+from fairlead_api.loads.tables import arrivals as arrivals
+from fairlead_api.loads.tables import heatmap_columns as heatmap_columns
+from fairlead_api.loads.tables import load_rollups_1m as load_rollups_1m
+from fairlead_api.loads.tables import load_rollups_10s as load_rollups_10s
+from fairlead_api.loads.tables import load_samples as load_samples
+from fairlead_api.loads.tables import pool_rollups_1h as pool_rollups_1h
+from fairlead_api.loads.tables import pool_rollups_1m as pool_rollups_1m
+from fairlead_api.loads.tables import pool_rollups_10s as pool_rollups_10s
+from fairlead_api.loads.tables import rollup_queue as rollup_queue
+from fairlead_api.moves.tables import migrations as migrations
+from fairlead_api.moves.tables import move_rollup_queue as move_rollup_queue
+from fairlead_api.moves.tables import move_rollups_1h as move_rollups_1h
+from fairlead_api.moves.tables import move_rollups_1m as move_rollups_1m
+from fairlead_api.moves.tables import reroutes as reroutes
+from fairlead_api.plans.tables import plans as plans
+from fairlead_api.pools.tables import instance_transitions as instance_transitions
+from fairlead_api.pools.tables import instances as instances
+from fairlead_api.pools.tables import pool_events as pool_events
+from fairlead_api.pools.tables import pool_revisions as pool_revisions
+from fairlead_api.pools.tables import pools as pools
+from fairlead_api.pools.tables import predictor_models as predictor_models
+from fairlead_api.pools.tables import router_acknowledgements as router_acknowledgements
+from fairlead_api.pools.tables import routers as routers
+from fairlead_api.pools.tables import routing_tables as routing_tables
+from fairlead_api.rejections.tables import rejections as rejections
+from fairlead_api.reports.tables import reports as reports
+from fairlead_api.scaling.tables import scaling_decisions as scaling_decisions
+from fairlead_api.scaling.tables import wanted_replicas as wanted_replicas
+from fairlead_api.schedules.tables import schedule_runs as schedule_runs
+from fairlead_api.sessions.tables import bindings as bindings
+from fairlead_api.sessions.tables import lost_moves as lost_moves
+from fairlead_api.sessions.tables import session_names as session_names
+from fairlead_api.sessions.tables import sessions as sessions
+from fairlead_api.simulations.tables import engine_fits as engine_fits
+from fairlead_api.simulations.tables import recorded_requests as recorded_requests
+from fairlead_api.simulations.tables import simulations as simulations
+from fairlead_api.slo.tables import SLO_SUMS as SLO_SUMS
+from fairlead_api.slo.tables import slo_configs as slo_configs
+from fairlead_api.slo.tables import slo_rollups_1h as slo_rollups_1h
+from fairlead_api.slo.tables import slo_rollups_1m as slo_rollups_1m
+from fairlead_api.slo.tables import slo_samples as slo_samples
+
+PARTITIONED = {
+    "load_samples": "second",
+    "decisions": "at",
+    "rejections": "second",
+    "arrivals": "second",
+    "recorded_requests": "at",
+    "slo_samples": "second",
+}
+"""Tables partitioned by UTC day, with the column that decides the day."""
+
+RETIRED: "frozenset[tuple[str, str]]" = frozenset()
+"""Columns (table and column) that this version neither reads nor writes, while the one before still does.
+
+Such a column is in the database and in no table here, so that no statement names it. It must be nullable or have a
+default, as new rows say nothing of it. A migration of a later release drops it, marked `contract`; then its line goes.
+"""

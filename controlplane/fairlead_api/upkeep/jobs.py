@@ -1,0 +1,114 @@
+"""Runs the background jobs on their schedules.
+
+A run that fails is logged and counted, and the next one tries again. If a job is still running when it is due again,
+no second run starts: each run does everything that is due, so nothing is missed.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from fairlead_api.advice.sizing import LOOK_SECONDS, Sizing
+from fairlead_api.http.telemetry import Telemetry
+from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.upkeep.upkeep import Upkeep
+from fairlead_client.resources.audit import AuditHead
+
+_log = logging.getLogger(__name__)
+
+Job = Callable[[datetime], Awaitable[None]]
+
+
+@asynccontextmanager
+async def scheduled(
+    upkeep: Upkeep,
+    sizing: Sizing,
+    audit_head: Callable[[], Awaitable[AuditHead | None]],
+    telemetry: Telemetry,
+    clock: Callable[[], datetime],
+) -> AsyncIterator[None]:
+    """Runs the jobs while the context is open: each once at the start, then at its interval."""
+
+    async def tell_audit_head(_: datetime) -> None:
+        """Writes the head to the process's log, which is kept outside the database: it proves later what the audit log
+        was.
+        """
+        head = await audit_head()
+        if head is not None:
+            _log.info("audit head", extra={"entry": head.id, "chain": head.chain, "of": head.at.isoformat()})
+
+    async def tell_rollup_lag(now: datetime) -> None:
+        telemetry.rollup_lag.set(await upkeep.rollup_lag(now))
+
+    scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
+    jobs: dict[str, tuple[Job, int]] = {
+        "retention": (upkeep.keep_days, 1800),
+        "rollups": (upkeep.roll_up, 2),
+        "rollup-lag": (tell_rollup_lag, 10),
+        "sessions": (upkeep.end_sessions, 30),
+        "plans": (upkeep.close_plans, 10),
+        "sizing": (sizing.look, LOOK_SECONDS),
+        "audit-head": (tell_audit_head, 3600),
+    }
+    started: list[Alone] = []
+    for name, (job, seconds) in jobs.items():
+        alone = Alone(guarded(name, job, telemetry, clock))
+        started.append(alone)
+        scheduler.add_job(alone.start, "interval", seconds=seconds, id=name, next_run_time=datetime.now(scheduler.timezone))
+    scheduler.start()
+    try:
+        yield
+    finally:
+        scheduler.shutdown(wait=False)
+        for alone in started:
+            await alone.stop()
+
+
+class Alone:
+    """A job that has at most one run under way."""
+
+    def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
+        self._run = run
+        self._task: asyncio.Future[None] | None = None
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Starts a run without waiting for it, unless one is under way."""
+        if not self._stopped and (self._task is None or self._task.done()):
+            self._task = asyncio.ensure_future(self._run())
+
+    async def stop(self) -> None:
+        """Cancels a run that is under way; none starts afterwards."""
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})  # however it ended, other jobs are stopped too
+
+
+def guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
+    """A run of the job that never raises: what becomes of it is counted, and a problem logged when it is new."""
+    told = ""
+
+    async def run() -> None:
+        nonlocal told
+        try:
+            await job(clock())
+        except StoreUnavailable as error:
+            telemetry.jobs.labels(name, "unavailable").inc()
+            if str(error) != told:  # once, and not in each of an outage's seconds
+                told = str(error)
+                _log.warning("job must wait", extra={"job": name, "error": told})
+        except Exception as error:  # noqa: BLE001 # logged and counted; the next run tries again
+            telemetry.jobs.labels(name, "failed").inc()
+            if repr(error) != told:
+                told = repr(error)
+                _log.error("job failed", exc_info=error, extra={"job": name})
+        else:
+            told = ""
+            telemetry.jobs.labels(name, "ok").inc()
+
+    return run

@@ -1,0 +1,88 @@
+"""Health, readiness and metrics; and the OpenAPI document, for callers who may read."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from fairlead_api.access.guards import Guard
+from fairlead_api.advice.sizing import Sizing
+from fairlead_api.features import Feature, Infra
+from fairlead_api.infra.audit_log import PostgresAudit
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.pulse import Pulse
+from fairlead_api.loads.store.samples import PostgresLoads
+from fairlead_api.settings import Retention
+from fairlead_api.upkeep.jobs import scheduled
+from fairlead_api.upkeep.store import SWEEPS, PostgresUpkeep
+from fairlead_api.upkeep.upkeep import Keep, Upkeep
+from fairlead_client.resources.access import AccessRole
+
+
+def health_routes(
+    guard: Guard, document: Callable[[], dict[str, Any]], pulse: Pulse, metrics: Callable[[], tuple[bytes, str]]
+) -> APIRouter:
+    """`document` is the OpenAPI document; `metrics` gives the exposition and its content type."""
+    routes = APIRouter()
+
+    @routes.get("/healthz", tags=["health"])
+    async def healthz() -> dict[str, str]:
+        """The process is alive."""
+        return {"status": "ok"}
+
+    @routes.get("/readyz", tags=["health"])
+    async def readyz() -> dict[str, str]:
+        """The database answers.
+
+        The reply is immediate, because the database is asked all the time and not by this request. With a database
+        that takes no writes, this still succeeds, since reading works.
+        """
+        pulse.require_heard()
+        return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
+
+    @routes.get("/metrics", tags=["health"], response_class=Response)
+    async def get_metrics(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]) -> Response:
+        """Prometheus metrics of this process.
+
+        They name pools and show traffic, so a scraper needs a viewer's token.
+        """
+        content, kind = metrics()
+        return Response(content, media_type=kind)
+
+    @routes.get("/openapi.json", include_in_schema=False)
+    async def openapi(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER, somewhere=True))]) -> dict[str, Any]:
+        return document()
+
+    return routes
+
+
+def upkeep_of(infra: Infra, close_plans: Callable[[datetime], Awaitable[None]]) -> Upkeep:
+    """The regular work that one process does."""
+    store = PostgresUpkeep(infra.background, infra.partitions)
+    return Upkeep(store, PostgresLoads(infra.background), keep(infra.settings.retention), close_plans)
+
+
+def keep(retention: Retention) -> Keep:
+    """Days to keep, by table or setting."""
+    return Keep(
+        partitioned={
+            "load_samples": retention.load_samples_days,
+            "arrivals": retention.load_samples_days,
+            "slo_samples": retention.load_samples_days,
+            "decisions": retention.decisions_days,
+            "rejections": retention.rejections_days,
+            "recorded_requests": retention.traffic_days,
+        },
+        plain={setting: getattr(retention, setting) for setting in SWEEPS},
+    )
+
+
+def feature(infra: Infra, guard: Guard, document: Callable[[], dict[str, Any]], upkeep: Upkeep, sizing: Sizing) -> Feature:
+    """Health, and the background jobs. `document` is the OpenAPI document."""
+    head = PostgresAudit(infra.reads).head
+    return Feature(
+        routes=(health_routes(guard, document, infra.pulse, infra.telemetry.exposition),),
+        jobs=partial(scheduled, upkeep, sizing, head, infra.telemetry, infra.clock),
+    )

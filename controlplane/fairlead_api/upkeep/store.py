@@ -1,0 +1,251 @@
+"""Regular work that exactly one process must do: rollups, partitions ahead, retention, ended sessions. Rows older than
+their setting are deleted, except those that others still refer to.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this package; values are always bound)
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.reports.bindings import Binding, told_reason
+from fairlead.tables import PoolKey
+from fairlead_api.infra import notifying
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.notices import BindingsChanged
+from fairlead_api.infra.partitions import Partitions
+from fairlead_api.tables import PARTITIONED
+
+BATCH = 5000
+"""Rows per transaction, few enough that nobody waits long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Rows `r` of `table` to delete: `where` compares with `:before`.
+
+    `by_pool` looks for the oldest of each pool, for tables whose only index begins with the pool and goes on with the
+    time: Postgres before 18 reads them whole otherwise.
+    """
+
+    table: str
+    where: str
+    by_pool: bool = False
+
+
+SWEEPS: dict[str, tuple[Sweep, ...]] = {
+    "load_samples_days": (Sweep(table="heatmap_columns", where="r.step = 1 AND r.bucket < :before"),),
+    "rollups_10s_days": (
+        Sweep(table="load_rollups_10s", where="r.bucket < :before", by_pool=True),
+        Sweep(table="heatmap_columns", where="r.step = 10 AND r.bucket < :before"),
+        Sweep(table="pool_rollups_10s", where="r.bucket < :before", by_pool=True),
+        Sweep(table="slo_rollups_1m", where="r.bucket < :before", by_pool=True),
+    ),
+    # The newest minute of each key stays: it tells when the key was last used.
+    "rollups_1m_days": (
+        Sweep(table="load_rollups_1m", where="r.bucket < :before", by_pool=True),
+        Sweep(table="heatmap_columns", where="r.step IN (60, 300) AND r.bucket < :before"),
+        Sweep(table="pool_rollups_1m", where="r.bucket < :before", by_pool=True),
+        Sweep(table="pool_rollups_1h", where="r.bucket < :before", by_pool=True),
+        Sweep(table="slo_rollups_1h", where="r.bucket < :before", by_pool=True),
+        Sweep(table="move_rollups_1m", where="r.bucket < :before", by_pool=True),
+        Sweep(table="move_rollups_1h", where="r.bucket < :before", by_pool=True),
+        Sweep(
+            table="gateway_key_use",
+            where="r.minute < :before AND r.minute < coalesce((SELECT max(u.minute) FROM gateway_key_use u "
+            "WHERE u.key_id = r.key_id AND u.refusal = ''), 'infinity')",
+        ),
+    ),
+    "reports_days": (Sweep(table="reports", where="r.received_at < :before"),),
+    # A migration belongs to a session's bindings, so it is deleted just before the binding that it made. A session is
+    # deleted when no row of its history is left.
+    "history_days": (
+        Sweep(
+            table="migrations",
+            where="r.at < :before AND NOT EXISTS (SELECT 1 FROM bindings b WHERE b.pool_id = r.pool_id AND b.session = r.session "
+            "AND b.migration = r.id AND (b.released_at IS NULL OR b.released_at >= :before))",
+        ),
+        Sweep(table="reroutes", where="r.at < :before"),
+        Sweep(
+            table="bindings",
+            where="r.released_at < :before AND NOT EXISTS (SELECT 1 FROM migrations m WHERE m.id = r.migration)",
+        ),
+        Sweep(
+            table="sessions",
+            where="r.instance IS NULL AND r.last_seen_at < :before "
+            "AND NOT EXISTS (SELECT 1 FROM bindings b WHERE b.pool_id = r.pool_id AND b.session = r.session)",
+        ),
+        Sweep(table="lost_moves", where="r.minute < :before"),
+    ),
+    "routing_tables_days": (
+        Sweep(
+            table="routing_tables",
+            where="r.created_at < :before AND r.version < (SELECT p.table_version FROM pools p WHERE p.id = r.pool_id)",
+        ),
+        Sweep(table="router_acknowledgements", where="r.at < :before"),
+        Sweep(
+            table="routers",
+            where="r.last_seen_at < :before AND NOT EXISTS (SELECT 1 FROM router_acknowledgements a WHERE a.router = r.id)",
+        ),
+    ),
+    "events_days": (
+        Sweep(table="instance_transitions", where="r.at < :before"),
+        Sweep(table="pool_events", where="r.at < :before"),
+        Sweep(table="cluster_changes", where="r.at < :before"),
+        Sweep(table="schedule_runs", where="r.start < :before AND r.outcome <> 'open'"),
+        Sweep(
+            table="predictor_models",
+            where="r.at < :before AND r.version < (SELECT max(m.version) FROM predictor_models m WHERE m.pool_id = r.pool_id)",
+        ),
+        Sweep(table="scaling_decisions", where="r.at < :before"),
+        Sweep(
+            table="wanted_replicas",
+            where="r.at < :before AND r.at < (SELECT max(w.at) FROM wanted_replicas w WHERE w.pool_id = r.pool_id AND w.role = r.role)",
+        ),
+        Sweep(
+            table="instances",
+            where="r.gone_at < :before AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.pool_id = r.pool_id AND s.instance = r.id)",
+        ),
+    ),
+    "plans_days": (
+        Sweep(
+            table="plans",
+            where="r.created_at < :before AND r.expires_at < :before AND coalesce(r.undo_until, r.created_at) < :before",
+        ),
+    ),
+    "simulations_days": (Sweep(table="simulations", where="r.created_at < :before AND r.state NOT IN ('queued', 'running')"),),
+    "credentials_days": (
+        Sweep(table="web_sessions", where="least(r.expires_at, r.revoked_at) < :before"),
+        Sweep(table="login_links", where="r.expires_at < :before"),
+    ),
+}
+"""Sweeps by setting of `settings.Retention`, in the order of deletion."""
+
+
+async def sweep(database: Database, one: Sweep, before: datetime) -> int:
+    """Deletes one batch; returns how many rows."""
+    locked = f"LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
+    chosen = f"SELECT r.ctid FROM {one.table} r WHERE {one.where} {locked}"
+    if one.by_pool:
+        oldest = f"SELECT r.ctid FROM {one.table} r WHERE r.pool_id = p.id AND {one.where} ORDER BY r.bucket {locked}"
+        chosen = f"SELECT r.ctid FROM pools p CROSS JOIN LATERAL ({oldest}) r LIMIT {BATCH}"
+    statement = text(f"DELETE FROM {one.table} WHERE ctid = ANY(ARRAY({chosen}))")
+
+    async def work(connection: AsyncConnection) -> int:
+        return (await connection.execute(statement, {"before": before})).rowcount
+
+    return await database.writing(work)
+
+
+_LOCKS = 0x7570_6B70
+"""Advisory lock space (the letters `upkp`); the second key names the job."""
+
+TELL_SECONDS = 2.0
+"""The holder of a job's lock tells Postgres this often that it lives."""
+
+
+class PostgresUpkeep:
+    """Implements `upkeep.upkeep.UpkeepStore`."""
+
+    def __init__(self, database: Database, partitions: Partitions) -> None:
+        self._database = database
+        self._partitions = partitions
+
+    async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Runs `work` unless another process is running this job; returns whether it ran.
+
+        The lock ends with its connection, so a crash releases it. So does a process that is suspended, as Postgres ends
+        a transaction that falls silent; when it wakes up, it stops its work.
+        """
+        async with self._database.holding() as connection:
+            key = {"space": _LOCKS, "job": job}
+            got = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:space, hashtext(:job))"), key)
+            if not got.scalar_one():
+                return False
+            working = asyncio.ensure_future(work())
+            try:
+                while not (await asyncio.wait({working}, timeout=TELL_SECONDS))[0]:
+                    await self._database.go_on(connection)
+            finally:
+                working.cancel()
+                await asyncio.wait({working})
+            await working
+        return True
+
+    async def make_days(self, first: date, last: date) -> None:
+        """Makes partitions for every day from `first` to `last`."""
+        days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+        for table in PARTITIONED:
+            await self._partitions.ensure(table, days)
+
+    async def drop_days(self, table: str, before: date) -> list[str]:
+        """Drops the partitions of one table before a day."""
+        return await self._partitions.drop_before(table, before)
+
+    async def delete_before(self, setting: str, before: datetime) -> int:
+        """Deletes rows that a retention setting covers and that are older, in batches so that nobody waits long."""
+        deleted = 0
+        for one in SWEEPS[setting]:
+            while (count := await sweep(self._database, one, before)) > 0:
+                deleted += count
+                if count < BATCH:
+                    break
+        return deleted
+
+    async def end_sessions(self, now: datetime, most: int = 2000) -> int:
+        """Unbinds sessions without news for twice their pool's TTL, and tells the routers.
+
+        Routers forget a session after one TTL without a request; the second TTL allows for requests that
+        were served but not sampled.
+        """
+
+        async def work(connection: AsyncConnection) -> int:
+            rows = (
+                await connection.execute(
+                    text(
+                        "SELECT s.pool_id, s.session, s.version, s.reason, s.bound_at, s.migrated_at, s.context_tokens, s.change, p.namespace, p.name "
+                        "FROM sessions s JOIN pools p ON p.id = s.pool_id WHERE s.instance IS NOT NULL AND p.facts IS NOT NULL AND "
+                        "s.last_seen_at < CAST(:now AS timestamptz) - 2 * make_interval(secs => "
+                        "CAST(p.facts #>> '{table,session,ttl_seconds}' AS float8)) "
+                        "ORDER BY s.pool_id, s.session LIMIT :most FOR UPDATE OF s SKIP LOCKED"
+                    ),
+                    {"now": now, "most": most},
+                )
+            ).all()
+            if not rows:
+                return 0
+            keys = {"pools": [row.pool_id for row in rows], "sessions": [row.session for row in rows], "now": now}
+            chosen = "FROM unnest(CAST(:pools AS int[]), CAST(:sessions AS text[])) AS k(p, n)"
+            await connection.execute(
+                text(
+                    f"UPDATE bindings b SET released_at = greatest(CAST(:now AS timestamptz), b.bound_at) {chosen} "
+                    "WHERE b.pool_id = k.p AND b.session = k.n AND b.released_at IS NULL"
+                ),
+                keys,
+            )
+            await connection.execute(
+                text(f"UPDATE sessions s SET instance = NULL, rank = NULL {chosen} WHERE s.pool_id = k.p AND s.session = k.n"),
+                {"pools": keys["pools"], "sessions": keys["sessions"]},
+            )
+            ended = tuple(
+                Binding(
+                    pool=PoolKey(namespace=row.namespace, name=row.name),
+                    session=row.session,
+                    instance=None,
+                    version=row.version,
+                    reason=told_reason(row.reason),
+                    bound_at=row.bound_at.timestamp(),
+                    migrated_at=row.migrated_at.timestamp() if row.migrated_at else None,
+                    context_tokens=row.context_tokens,
+                    change=row.change,
+                )
+                for row in rows
+            )
+            await notifying.send(connection, [BindingsChanged(ended)])
+            return len(rows)
+
+        return await self._database.writing(work)

@@ -1,0 +1,110 @@
+"""Jobs that run in one API process at a time, the one that gets the lock.
+
+They are rollups, making partitions ahead, retention, ending sessions and closing plans that were left open. Each run
+does everything that is due by `now`, so the next run makes up for a missed one.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from fairlead_api.infra.errors import StoreUnavailable
+
+AHEAD_DAYS = 2
+
+
+class UpkeepStore(Protocol):
+    """The database as the jobs need it."""
+
+    async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Runs `work` unless another process is running this job."""
+
+    async def make_days(self, first: date, last: date) -> None: ...
+
+    async def drop_days(self, table: str, before: date) -> list[str]: ...
+
+    async def delete_before(self, setting: str, before: datetime) -> int:
+        """Deletes rows that the setting covers and that are older, except those still referred to."""
+
+    async def end_sessions(self, now: datetime) -> int: ...
+
+
+class Rollups(Protocol):
+    """Turns load samples into buckets."""
+
+    async def roll_up(self, now: datetime) -> int:
+        """Recomputes some of the buckets that are due; returns how many."""
+
+    async def lag(self, now: datetime) -> float:
+        """Seconds by which the pool that lags most is behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Days to keep: by table for partitioned tables, by setting for the others."""
+
+    partitioned: Mapping[str, int]
+    plain: Mapping[str, int]
+
+
+class Upkeep:
+    """One method per job."""
+
+    def __init__(self, store: UpkeepStore, rollups: Rollups, keep: Keep, close_plans: Callable[[datetime], Awaitable[None]]) -> None:
+        self._store = store
+        self._rollups = rollups
+        self._keep = keep
+        self._close_plans = close_plans
+
+    async def roll_up(self, now: datetime) -> None:
+        """All buckets that are due, a few at a time."""
+
+        async def work() -> None:
+            while await self._rollups.roll_up(now) > 0:
+                pass
+
+        await self._store.alone("rollups", work)
+
+    async def rollup_lag(self, now: datetime) -> float:
+        """Seconds by which roll-ups lag behind what routers reported, 0 if nothing is overdue."""
+        return await self._rollups.lag(now)
+
+    async def keep_days(self, now: datetime) -> None:
+        """Makes partitions from yesterday to two days ahead, and deletes rows older than their retention.
+
+        A table that cannot be cleared, as somebody reads in it for long, keeps none of the others from it. Raises
+        StoreUnavailable for the first of them, when all were tried.
+        """
+        today = now.date()
+        steps: list[Callable[[], Awaitable[object]]] = [
+            partial(self._store.make_days, today - timedelta(days=1), today + timedelta(days=AHEAD_DAYS))
+        ]
+        steps += [partial(self._store.drop_days, table, today - timedelta(days=days)) for table, days in self._keep.partitioned.items()]
+        steps += [partial(self._store.delete_before, setting, now - timedelta(days=days)) for setting, days in self._keep.plain.items()]
+
+        async def work() -> None:
+            problem: StoreUnavailable | None = None
+            for step in steps:
+                try:
+                    await step()
+                except StoreUnavailable as error:
+                    problem = problem or error
+            if problem is not None:
+                raise problem
+
+        await self._store.alone("retention", work)
+
+    async def end_sessions(self, now: datetime) -> None:
+        """Unbinds sessions that ended."""
+
+        async def work() -> None:
+            while await self._store.end_sessions(now) >= 2000:
+                pass
+
+        await self._store.alone("sessions", work)
+
+    async def close_plans(self, now: datetime) -> None:
+        """Closes the plans whose apply was made by a process that ended before it was recorded."""
+        await self._store.alone("plans", partial(self._close_plans, now))

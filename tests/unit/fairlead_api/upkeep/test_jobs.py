@@ -1,0 +1,115 @@
+"""Background jobs: one run at a time."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fairlead_api.http.telemetry import Telemetry
+from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.upkeep.jobs import Alone, guarded, scheduled
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
+
+class LongJob:
+    """Runs until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.under_way = 0
+        self.free = asyncio.Event()
+
+    async def run(self) -> None:
+        self.begun += 1
+        self.under_way += 1
+        try:
+            await self.free.wait()
+        finally:
+            self.under_way -= 1
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_job_that_is_due_again_while_it_runs_goes_on_alone() -> None:
+    job = LongJob()
+    alone = Alone(job.run)
+    for _ in range(3):  # each start returns at once, so the scheduler never sees a run that takes too long
+        await asyncio.wait_for(alone.start(), PATIENCE_SECONDS)
+        await settle()
+    assert (job.begun, job.under_way) == (1, 1)
+    job.free.set()
+    await settle()
+    await alone.start()
+    await settle()
+    assert (job.begun, job.under_way) == (2, 0)
+
+
+async def test_a_job_under_way_ends_with_its_scheduler() -> None:
+    job = LongJob()
+    alone = Alone(job.run)
+    await alone.start()
+    await settle()
+    await alone.stop()
+    await alone.start()
+    await settle()
+    assert (job.begun, job.under_way) == (1, 0)
+
+
+def runs(telemetry: Telemetry, job: str, result: str) -> float:
+    return telemetry.registry.get_sample_value("fairlead_api_jobs_total", {"job": job, "result": result}) or 0.0
+
+
+async def test_whatever_a_job_fails_with_is_counted_and_logged_when_it_is_new(caplog: pytest.LogCaptureFixture) -> None:
+    problems: list[Exception | None] = [ValueError("bad row"), ValueError("bad row"), StoreUnavailable("away"), None, ValueError("bad row")]
+    left = iter(problems)
+
+    async def job(_: datetime) -> None:
+        if (problem := next(left)) is not None:
+            raise problem
+
+    telemetry = Telemetry()
+    run = guarded("rollups", job, telemetry, lambda: datetime.now(UTC))
+    for _ in problems:
+        await run()
+    assert [runs(telemetry, "rollups", result) for result in ("failed", "unavailable", "ok")] == [3, 1, 1]
+    told = [(record.levelno, record.message, record.exc_info is not None) for record in caplog.records]
+    failed, waits = (logging.ERROR, "job failed", True), (logging.WARNING, "job must wait", False)
+    assert told == [failed, waits, failed]
+
+
+async def test_a_job_that_fails_keeps_no_other_from_being_stopped() -> None:
+    telemetry, lasting = Telemetry(), LongJob()
+
+    async def fails(_: datetime) -> None:
+        raise ValueError("bad row")
+
+    async def lasts(_: datetime) -> None:
+        await lasting.run()
+
+    upkeep: Any = SimpleNamespace(keep_days=fails, roll_up=fails, end_sessions=fails, close_plans=lasts)
+
+    sizing: Any = SimpleNamespace(look=fails)
+
+    async def no_head() -> None:
+        return None
+
+    async with scheduled(upkeep, sizing, no_head, telemetry, lambda: datetime.now(UTC)), asyncio.timeout(PATIENCE_SECONDS):
+        while not (lasting.under_way and runs(telemetry, "retention", "failed") and runs(telemetry, "sessions", "failed")):
+            await asyncio.sleep(0.01)
+    assert lasting.under_way == 0
+
+
+async def test_a_run_that_raised_is_no_problem_of_who_stops_it() -> None:
+    async def raises() -> None:
+        raise ValueError("unguarded")
+
+    alone = Alone(raises)
+    await alone.start()
+    await settle()
+    await alone.stop()

@@ -1,0 +1,47 @@
+"""Upkeep: what one table cannot be spared of now keeps nothing else from its turn."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from fairlead_api.infra.errors import StoreBusy
+from fairlead_api.upkeep.upkeep import Keep, Upkeep
+
+NOW = datetime(2026, 11, 26, 3, tzinfo=UTC)
+
+
+class OneTableIsRead:
+    """A store in which a long reader keeps `decisions` from being cleared."""
+
+    def __init__(self) -> None:
+        self.cleared: list[str] = []
+
+    async def alone(self, _job: str, work: Callable[[], Awaitable[None]]) -> bool:
+        await work()
+        return True
+
+    async def make_days(self, first: date, last: date) -> None:
+        self.cleared.append(f"{first} to {last}")
+
+    async def drop_days(self, table: str, _before: date) -> list[str]:
+        if table == "decisions":
+            raise StoreBusy("the rows were locked by others for longer than 2 s")
+        self.cleared.append(table)
+        return []
+
+    async def delete_before(self, setting: str, _before: datetime) -> int:
+        self.cleared.append(setting)
+        return 0
+
+    async def end_sessions(self, _now: datetime) -> int:
+        return 0
+
+
+async def test_a_table_that_somebody_reads_for_long_keeps_no_other_from_being_cleared() -> None:
+    store: Any = OneTableIsRead()
+    upkeep = Upkeep(store, store, Keep(partitioned={"decisions": 7, "rejections": 7}, plain={"events_days": 30}), store.end_sessions)
+    with pytest.raises(StoreBusy, match="locked"):
+        await upkeep.keep_days(NOW)
+    assert store.cleared == ["2026-11-25 to 2026-11-28", "rejections", "events_days"]
