@@ -17,7 +17,7 @@ from fairlead.routing.knowledge.progress import CANARY_SECONDS, LEAST_SECONDS, E
 from fairlead.targets import rank_of
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Pools
-from fairlead_router.sending import RANK_HEADER
+from fairlead_router.requests import RANK_HEADER
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamFailure
 

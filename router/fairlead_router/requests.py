@@ -17,7 +17,6 @@ from fairlead_router.paths import Endpoint
 from fairlead_router.peer_fields import refuse_peer_addresses, refuse_peers
 from fairlead_router.prompts import Document, bad_field
 from fairlead_router.refusals import BadRequest
-from fairlead_router.sending import LONGEST_KNOWN, RANK_HEADER, is_credential
 from fairlead_router.session_names import SESSION_HEADERS
 
 
@@ -176,7 +175,27 @@ def is_shown_id(request_id: str) -> bool:
     return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
 
 
-# Beside those: hop-by-hop headers (RFC 9110 §7.6.1), and what the router sets itself.
+RANK_HEADER = b"x-data-parallel-rank"
+"""By it vLLM, and SGLang, give a request to this data-parallel rank, whatever their own balancing says."""
+
+_CREDENTIAL = re.compile(
+    rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
+    rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
+)
+LONGEST_KNOWN = 64
+"""Bytes of a header's name that is remembered."""
+
+
+def is_credential(name: bytes) -> bool:
+    """Whether a header of this lower-case name holds a credential of its client, for this gateway or another.
+
+    Such headers reach engines only where a pool's spec says so. They are known by the ends of their names, as each
+    product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`, `x-forwarded-access-token` …
+    """
+    return _CREDENTIAL.search(name, max(0, len(name) - LONGEST_KNOWN)) is not None
+
+
+# Beside `SYSTEM_HEADERS`: hop-by-hop headers (RFC 9110 §7.6.1), and what the router sets itself.
 _WITHHELD = SYSTEM_HEADERS | {
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
     b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"content-encoding", b"expect",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from email.utils import parsedate_to_datetime
 
 from fairlead.targets import rank_of
 from fairlead_router.calls import Call, Calls, Leg
 from fairlead_router.refusals import Headers
+from fairlead_router.requests import RANK_HEADER, is_credential
 from fairlead_router.upstream import UpstreamPool
 from fairlead_router.upstream_connections import UpstreamConnection, UpstreamFailure
 
@@ -21,9 +21,6 @@ _WITHHELD = frozenset(
     }
 )  # fmt: skip
 
-RANK_HEADER = b"x-data-parallel-rank"
-"""By it vLLM, and SGLang, give a request to this data-parallel rank, whatever their own balancing says."""
-
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 """As long as the scheduler's own refusals ask for at most."""
 _MOST_DIGITS = 9
@@ -36,23 +33,6 @@ _OF_BODY = (
     b"content-", b"etag", b"last-modified", b"accept-ranges", b"location", b"refresh", b"www-authenticate", b"retry-after",
 )  # fmt: skip
 """Beginnings of headers that are about a body, or that say what the router says in its own way."""
-
-
-_CREDENTIAL = re.compile(
-    rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
-    rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
-)
-LONGEST_KNOWN = 64
-"""Bytes of a header's name that is remembered."""
-
-
-def is_credential(name: bytes) -> bool:
-    """Whether a header of this lower-case name holds a credential of its client, for this gateway or another.
-
-    Such headers reach engines only where a pool's spec says so. They are known by the ends of their names, as each
-    product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`, `x-forwarded-access-token` …
-    """
-    return _CREDENTIAL.search(name, max(0, len(name) - LONGEST_KNOWN)) is not None
 
 
 class Sender:

@@ -13,9 +13,8 @@ from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.pools import Opens, Pools
 from fairlead_router.refusals import BadRequest
-from fairlead_router.requests import SYSTEM_HEADERS
+from fairlead_router.requests import SYSTEM_HEADERS, is_credential
 from fairlead_router.routed_requests import POOL_HEADER, opened_by
-from fairlead_router.sending import is_credential
 from fairlead_router.session_names import SESSION_HEADERS
 
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")

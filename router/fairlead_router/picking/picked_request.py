@@ -13,8 +13,7 @@ from fairlead_router.picking.finding import withheld
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pool import Pool
 from fairlead_router.refusals import ErrorAnswer
-from fairlead_router.requests import is_shown_id
-from fairlead_router.sending import RANK_HEADER
+from fairlead_router.requests import RANK_HEADER, is_shown_id
 
 
 class PickedRequest:
