@@ -27,8 +27,8 @@ from fairlead_router.deciding.frames import (
     named,
 )
 from fairlead_router.deciding.proofs import Handshake, new_nonce
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Pools
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
 
 MOST_STRANGERS = 64
 """Connections whose routers have not proven who they are; the oldest ends for one more."""

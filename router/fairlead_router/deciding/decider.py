@@ -14,7 +14,7 @@ from fairlead_router.deciding.connections import RouterConnection
 from fairlead_router.deciding.frames import PROTOCOL, Alive, Body, Challenge, Frame, Gone, Hello, Join, Leave, Proof, Welcome, bounded
 from fairlead_router.deciding.listed import Listed
 from fairlead_router.deciding.proofs import Handshake, new_nonce
-from fairlead_router.pool import Pool
+from fairlead_router.pools.pool import Pool
 
 logger = logging.getLogger(__name__)
 

@@ -11,21 +11,21 @@ from typing import Protocol
 
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of, rank_of
-from fairlead_router.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of
-from fairlead_router.charges import Charge
-from fairlead_router.dialects import Dialect
-from fairlead_router.held_responses import HeldResponses
-from fairlead_router.kept_headers import decision_headers
-from fairlead_router.passing import ANSWER
 from fairlead_router.picking.messages import HeaderList
-from fairlead_router.pool import Pool
-from fairlead_router.request_accounts import LaterAnswer
-from fairlead_router.served_names import refuses_name
-from fairlead_router.side_circuits import Tries
-from fairlead_router.side_circuits import fault_of as fault_of_kind
-from fairlead_router.squeezing import Squeezed
-from fairlead_router.tickets import Ticket
-from fairlead_router.usage_asking import REFUSALS, UsageAsking, names_the_option
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.request_accounts import LaterAnswer
+from fairlead_router.pools.served_names import refuses_name
+from fairlead_router.pools.side_circuits import Tries
+from fairlead_router.pools.side_circuits import fault_of as fault_of_kind
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.kept_headers import decision_headers
+from fairlead_router.protocols.squeezing import Squeezed
+from fairlead_router.relaying.held_responses import HeldResponses
+from fairlead_router.relaying.passing import ANSWER
+from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
 """Most bytes of an unstreamed answer that are kept; of a longer one the small fields are read as it passes."""

@@ -10,8 +10,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from fairlead_router.key_use import KeyUseCounts
-from fairlead_router.pools import Pools
+from fairlead_router.pools.key_use import KeyUseCounts
+from fairlead_router.pools.pools import Pools
 from fairlead_router.reporting.batches import OF_SCHEDULERS, Batch, Record, encode_batches
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics

@@ -20,10 +20,10 @@ from fairlead.tables import PoolKey
 from fairlead_client.internal import REPORT_SECONDS, SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_client.report_posts import encode_batch
-from fairlead_router.keys import GatewayKeys
 from fairlead_router.kv_events.knowledge import known_caches
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pools
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.keys import GatewayKeys
+from fairlead_router.pools.pools import Pools
 from fairlead_router.reporting.lanes import LANES, Lane
 from fairlead_router.reporting.learnt_figures import learnt_figures
 from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch

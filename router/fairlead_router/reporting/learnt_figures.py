@@ -8,7 +8,7 @@ from fairlead.reports.engines import LearntFigure, Quantity
 from fairlead.reports.figures_off import off_figure
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.targets import target_of
-from fairlead_router.pool import Pool
+from fairlead_router.pools.pool import Pool
 
 
 def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:

@@ -15,10 +15,10 @@ import pytest
 
 from fairlead.instances import Role
 from fairlead_process.starting import bind
-from fairlead_router import passing, proxying
-from fairlead_router.answers import Usage
-from fairlead_router.pool import Pool
-from fairlead_router.tickets import Ticket
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import Usage
+from fairlead_router.relaying import passing, proxying
 from fairlead_testing.running.ext_proc_proxy import Proxy, request_body, request_headers, response_body, response_headers
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until

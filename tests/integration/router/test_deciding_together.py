@@ -15,7 +15,6 @@ from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EarlyRejectionFacts, PoolKey
 from fairlead_process.clock import SteadyClock
-from fairlead_router.answers import Usage
 from fairlead_router.deciding import callers, company, connections
 from fairlead_router.deciding.company import Company
 from fairlead_router.deciding.decider import OtherRouter
@@ -23,10 +22,11 @@ from fairlead_router.deciding.folder import Folder
 from fairlead_router.deciding.frames import PROTOCOL, Body, Challenge, Frame, Hello, Welcome, encode, named
 from fairlead_router.deciding.listed import Directory, Listed
 from fairlead_router.deciding.told_routers import ToldRouters
-from fairlead_router.kept_rows import KEEP_REPORTING_SECONDS
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Pools
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.kept_rows import KEEP_REPORTING_SECONDS
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
+from fairlead_router.protocols.answers import Usage
 from fairlead_testing.builders.routing import POOL, entry, request, table
 from fairlead_testing.waiting import PATIENCE_SECONDS
 

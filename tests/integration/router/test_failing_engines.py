@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from fairlead.gateway_keys import GatewayKeyFacts
-from fairlead_router.charges import Charge
-from fairlead_router.instance_choice import OpinionBudget
-from fairlead_router.request_accounts import RequestAccounts
-from fairlead_router.served_names import ServedNames
-from fairlead_router.upstream_connections import UpstreamFailure
+from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.instance_choice import OpinionBudget
+from fairlead_router.pools.request_accounts import RequestAccounts
+from fairlead_router.pools.served_names import ServedNames
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
 
 SECRET = "flk_the-secret-of-a-team-0123456789"

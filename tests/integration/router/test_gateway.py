@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from fairlead.tables import EarlyRejectionFacts, PoolKey
-from fairlead_router import serving
+from fairlead_router.serving import http_server
 from fairlead_router.settings import Timeouts
 from fairlead_testing.builders.routing import having_seen
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -259,7 +259,7 @@ async def test_metrics_and_the_debug_view_tell_pools_and_instances(world: World)
 async def test_a_router_that_stops_serves_its_clients_and_its_queue_and_takes_no_new_connection(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "LINGER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(http_server, "LINGER_SECONDS", PATIENCE_SECONDS)
     running = await world.ready(count=1, prefills_in_flight=1)
     engine = world.engines[0]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{running.port}", trust_env=False, timeout=PATIENCE_SECONDS) as idle:
@@ -284,7 +284,7 @@ async def test_a_router_that_stops_serves_its_clients_and_its_queue_and_takes_no
 
 
 async def test_idle_clients_of_a_router_that_stops_are_let_go_after_a_moment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(http_server, "LINGER_SECONDS", 0.05)
     running = await world.ready(count=1)
     assert (await running.client.get("/readyz")).status_code == 200
     running.router.informing.draining = True

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fairlead.routing.contracts.schedulers import Dispatch
-from fairlead_router.pool import Pool
-from fairlead_router.tickets import Ticket
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.tickets import Ticket
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

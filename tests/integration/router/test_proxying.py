@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from fairlead.tables import Outlook
-from fairlead_router import proxying
+from fairlead_router.relaying import proxying
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import USAGE, RunningRouter, World, until

@@ -21,9 +21,9 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 from fairlead_process.starting import bind
 from fairlead_router.admin import AdminApp
-from fairlead_router.calls import JUST_SENT_SECONDS
 from fairlead_router.main import Router, pool_scheduler_factory
-from fairlead_router.serving import GatewayServer, server_config
+from fairlead_router.relaying.calls import JUST_SENT_SECONDS
+from fairlead_router.serving.http_server import GatewayServer, server_config
 from fairlead_router.settings import RouterSettings, Timeouts
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN, FakeSystemApi

@@ -27,7 +27,7 @@ from fairlead_router.picking.grpc_connection import GrpcConnection
 from fairlead_router.picking.grpc_stream import OK
 from fairlead_router.picking.serving import tls_context
 from fairlead_router.picking.streams import PickerStream
-from fairlead_router.pool import Pool
+from fairlead_router.pools.pool import Pool
 from fairlead_router.settings import RouterSettings
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.ext_proc_proxy import (

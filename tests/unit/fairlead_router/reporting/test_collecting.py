@@ -13,9 +13,9 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import Outlook
 from fairlead_client.report_posts import decode_batch
-from fairlead_router.key_use import KeyUseCounts
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pools
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.key_use import KeyUseCounts
+from fairlead_router.pools.pools import Pools
 from fairlead_router.reporting.collecting import Collector
 from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch
 from fairlead_router.reporting.spool_metrics import SpoolMetrics

@@ -17,10 +17,10 @@ from fairlead.reports.batches import AskAddress, Report, ReportReceipt
 from fairlead_client.internal import SystemApi
 from fairlead_router.deciding.listed import Listed
 from fairlead_router.deciding.told_routers import ToldRouters
-from fairlead_router.keys import GatewayKeys
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pools
-from fairlead_router.refusals import BadRequest
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.keys import GatewayKeys
+from fairlead_router.pools.pools import Pools
+from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.reporting.batches import encode_batches
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.lanes import Lane

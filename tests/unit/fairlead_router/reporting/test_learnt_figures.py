@@ -5,9 +5,9 @@ import pytest
 from fairlead.reports.engines import LearntFigure, Quantity
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead_router.answers import Usage
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pool import Pool
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.pool import Pool
+from fairlead_router.protocols.answers import Usage
 from fairlead_router.reporting.learnt_figures import learnt_figures
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
