@@ -119,12 +119,12 @@ async def serve(member: Member, pool: Pool, number: int) -> float:
     now = member.now()
     made = request(number, now)
     began = perf_counter()
-    ticket = pool.submit(made, now)
+    ticket = pool.account.submit(made, now)
     verdict = await ticket.decided()
     seconds = perf_counter() - began
     assert isinstance(verdict, Dispatch), verdict
-    pool.first_token(ticket, member.now())
-    pool.complete(ticket, member.now(), Usage(100, 0, made.prompt_tokens))
+    pool.account.first_token(ticket, member.now())
+    pool.account.complete(ticket, member.now(), Usage(100, 0, made.prompt_tokens))
     return seconds
 
 

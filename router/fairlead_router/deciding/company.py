@@ -142,7 +142,7 @@ class Company:
         asked = 0
         for pool in living:
             decider = self._decider(pool)
-            pool.apart = Apart.AFTER_PREFILL if pool.table.early_rejection.mode == "AfterPrefill" else self._apart
+            pool.decides_apart(Apart.AFTER_PREFILL if pool.table.early_rejection.mode == "AfterPrefill" else self._apart)
             for other in others:
                 if other is not decider:
                     other.ask_no_more(pool)

@@ -15,7 +15,7 @@ from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.keys import GatewayKey, GatewayKeys
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
-from fairlead_router.pools.request_accounts import LaterAnswer
+from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.protocols import paths
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import EXPLAIN_HEADER, KEPT_HEADER, NO_DECISION, NOT_ALLOWED
@@ -254,7 +254,7 @@ class Gateway:
         self._count(key)
         call = self._direct_call(scope, client, endpoint, pool, arrived, b"", length=0 if endpoint is paths.CANCEL else None)
         charge = self._held.charge(response)
-        later = None if charge is None else LaterAnswer(pool.accounts, charge)
+        later = None if charge is None else LaterAnswer(pool.account.settling, charge)
         try:
             return await self._direct.relay(call, pool, client, only=instance, later=later)
         finally:

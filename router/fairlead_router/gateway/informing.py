@@ -116,7 +116,7 @@ class Informing:
         self._metrics.pool_readings = [
             PoolReading(
                 str(pool.key),
-                pool.held().requests,
+                pool.account.held().requests,
                 pool.token_sizes.report(),
                 pool.scheduler.prefill_figure(self._pools.now()),
                 pool.scheduler.prefill_estimate(),
@@ -162,13 +162,13 @@ def _card(name: str, model: str, pools: Iterable[Pool]) -> dict[str, object]:
 def _debug(pool: Pool) -> dict[str, object]:
     return {
         "table": msgspec.to_builtins(pool.table),
-        "requests": len(pool.tickets),
-        "waiting": pool.waiting,
-        "held": pool.held().requests,
-        "decided_elsewhere": pool.is_front,
-        "asking_routers": pool.guests,
+        "requests": len(pool.account.tickets),
+        "waiting": pool.account.waiting,
+        "held": pool.account.held().requests,
+        "decided_elsewhere": pool.account.is_decided_elsewhere,
+        "asking_routers": pool.account.asking_routers,
         "in_flight": [msgspec.to_builtins(row) for row in pool.scheduler.in_flight()],
-        "direct": {instance: count for instance, count in pool.direct.items() if count},
+        "direct": dict(pool.account.direct),
         "kv_usage": pool.engines.kv_usage,
         "engines": {instance: msgspec.to_builtins(page) for instance, page in pool.engines.pages.items()},
         "lives": {instance: life.life for instance, life in pool.engines.lives.items()},

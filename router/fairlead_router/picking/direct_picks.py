@@ -63,8 +63,7 @@ class DirectPicks:
             self._start(asked, partial(self._await_instance, asked, pool, name))
 
     async def _await_instance(self, asked: PickedRequest, pool: Pool, name: str) -> None:
-        pool.used_at = self._now()
-        await pool.wait_for_instance(len(asked.body))
+        await pool.account.wait_for_instance(len(asked.body), self._now())
         instances = pool.choice.by_load((), self._now(), name)
         if instances:
             self._send(asked, pool, instances)

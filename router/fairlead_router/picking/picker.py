@@ -307,7 +307,7 @@ class Picker:
             follows = answer_follows(parsed, endpoint)
             charge = self._keys.reserve(key, request, pool.most_tokens(size), self.now(), follows=follows)
         del parsed, body  # what it holds is as large as the body, and the request may wait
-        ticket = pool.submit(request, self.now(), charge)
+        ticket = pool.account.submit(request, self.now(), charge)
         account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking, is_known=endpoint is not OTHER_PATH)
         account.name = name
         if ticket.verdict is None:
@@ -347,7 +347,7 @@ class Picker:
         pool, verdict = account.pool, ticket.verdict
         while isinstance(verdict, Dispatch) and pool.choice.names:
             lacks = pool.choice.lacks(verdict, account.name, self.now())
-            other = None if lacks is None else pool.pass_over(ticket, lacks, self.now())
+            other = None if lacks is None else pool.account.pass_over(ticket, lacks, self.now())
             if other is None:
                 break
             verdict = other

@@ -50,7 +50,7 @@ class EngineLives:
                 key = (str(pool.key), target)
                 if key not in addresses or self._addresses.get(key, addresses[key]) != addresses[key]:
                     self._events.pop(key, None)
-                    del pool.engines.lives[target]
+                    pool.engines.forget_life(target)
         self._at = {}
         for pool, entry in present:
             if not pool.ranks(entry.id):
@@ -91,11 +91,7 @@ class EngineLives:
                 self._progress(pool, target).moved(awake)
 
     def _progress(self, pool: Pool, target: str) -> EngineProgress:
-        found = pool.engines.lives.get(target)
-        if found is None:
-            names = METRIC_NAMES[pool.engine_of(target).type]
-            found = pool.engines.lives[target] = EngineProgress(names.least_seconds)
-        return found
+        return pool.engines.lives.get(target) or pool.engines.life(target, METRIC_NAMES[pool.engine_of(target).type].least_seconds)
 
     def _tell(self, pool: Pool, entry: InstanceEntry, target: str, progress: EngineProgress) -> None:
         extra: dict[str, object] = {"pool": str(pool.key), "instance": entry.id, "address": entry.address}
@@ -130,7 +126,7 @@ def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Ma
     obey, as for requests of some paths: so a rank that runs nothing is not accused of what others have more than they
     were given, and those that run something may have what it was given.
     """
-    given = {target: replace(pool.scheduler.take_given(target), others=pool.direct[entry.id]) for target in targets}
+    given = {target: replace(pool.scheduler.take_given(target), others=pool.account.direct.get(entry.id, 0)) for target in targets}
     if len(targets) == 1:
         return given
     runs = {target: (figures[target].running or 0) if target in figures else 0 for target in targets}

@@ -95,16 +95,9 @@ class EngineScraper:
         async with self._patient_slots if is_silent else self._slots:
             page = await self._metrics_page(pool, entry, PATIENT_SECONDS if is_silent else TIMEOUT_SECONDS)
             await self._check_models(pool, instance, address)
-        if page is None:
-            pool.engines.pages.pop(instance, None)
-        else:
-            pool.engines.pages[instance] = page
+        pool.engines.read(instance, page, _plausible(None if page is None else page.kv_usage))
+        if page is not None:
             self._judge(pool, instance, page)
-        usage = _plausible(None if page is None else page.kv_usage)
-        if usage is None:
-            pool.engines.kv_usage.pop(instance, None)
-        else:
-            pool.engines.kv_usage[instance] = usage
         self._observe(pool, instance, address, page)
 
     def _observe(self, pool: Pool, instance: str, address: str, page: EnginePage | None) -> None:
@@ -144,14 +137,13 @@ class EngineScraper:
         size = min(sizes, default=page.kv_cache_tokens)
         if size is not None:
             pool.learn_cache_size(instance, size, self._now())
-        found = pool.engines.troubles[instance]
-        found.pop(EngineTrouble.KV_USAGE_MISSING, None)
-        found.pop(EngineTrouble.KV_USAGE_IMPLAUSIBLE, None)
-        if page.kv_usage is None:
-            found[EngineTrouble.KV_USAGE_MISSING] = f"its metrics have no gauge {name}; correct engine.metrics.kvUsage"
-        elif _plausible(page.kv_usage) is None:
+        missing = f"its metrics have no gauge {name}; correct engine.metrics.kvUsage" if page.kv_usage is None else None
+        implausible = None
+        if page.kv_usage is not None and _plausible(page.kv_usage) is None:
             pool.counters.implausible_usages += 1
-            found[EngineTrouble.KV_USAGE_IMPLAUSIBLE] = f"{name} is {page.kv_usage:g}, which is no share from 0 to 1"
+            implausible = f"{name} is {page.kv_usage:g}, which is no share from 0 to 1"
+        pool.engines.found(instance, EngineTrouble.KV_USAGE_MISSING, missing)
+        pool.engines.found(instance, EngineTrouble.KV_USAGE_IMPLAUSIBLE, implausible)
 
     async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
         """An engine that does not list its models, or not for us, is believed."""
@@ -167,17 +159,15 @@ class EngineScraper:
             pool.choice.names.unlisted(instance)
             return
         pool.choice.listed(instance, models, now, pool.engines.aliases)
-        found, model = pool.engines.troubles[instance], pool.table.model
+        model = pool.table.model
         pool.engines.learn_cards(instance, read_cards(answer), model)
         missing = [adapter for adapter in pool.table.adapters if adapter not in models]
         named = ", ".join(model[:100] for model in models[:MOST_NAMED]) or "none"
-        found.pop(EngineTrouble.ADAPTER_NOT_SERVED, None)
-        found.pop(EngineTrouble.MODEL_NOT_SERVED, None)
-        if missing:
-            lacks = ", ".join(adapter[:100] for adapter in missing[:MOST_NAMED])
-            found[EngineTrouble.ADAPTER_NOT_SERVED] = f"it serves {named}, not {lacks}; correct spec.adapters or --lora-modules"
-        if model not in models:
-            found[EngineTrouble.MODEL_NOT_SERVED] = f"it serves {named}, not {model}; correct spec.model or --served-model-name"
+        lacks = ", ".join(adapter[:100] for adapter in missing[:MOST_NAMED])
+        no_adapter = f"it serves {named}, not {lacks}; correct spec.adapters or --lora-modules" if missing else None
+        no_model = f"it serves {named}, not {model}; correct spec.model or --served-model-name" if model not in models else None
+        pool.engines.found(instance, EngineTrouble.ADAPTER_NOT_SERVED, no_adapter)
+        pool.engines.found(instance, EngineTrouble.MODEL_NOT_SERVED, no_model)
 
 
 def _is_read(pool: Pool, entry: InstanceEntry) -> bool:

@@ -4,8 +4,7 @@ least loaded, for requests that go past the scheduler.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from fairlead.instances import Role
 from fairlead.routing.contracts.schedulers import Dispatch, Scheduler
@@ -48,7 +47,7 @@ class InstanceChoice:
 
     __slots__ = ("_accepting", "_addresses", "_declared", "_direct", "_divides", "_scheduler", "_writing", "circuits", "names", "opinions")
 
-    def __init__(self, scheduler: Scheduler, direct: Counter[str]) -> None:
+    def __init__(self, scheduler: Scheduler, direct: Mapping[str, int]) -> None:
         self._scheduler = scheduler
         self._direct = direct
         self._addresses: dict[str, str] = {}
@@ -118,7 +117,7 @@ class InstanceChoice:
             able = able.difference(lacking)
         broken = {*self._scheduler.broken(now), *self.circuits.broken(now)}
         rows = [
-            (row.instance in broken, row.in_flight + row.waiting + self._direct[row.instance], row.instance)
+            (row.instance in broken, row.in_flight + row.waiting + self._direct.get(row.instance, 0), row.instance)
             for row in self._scheduler.in_flight()
             if row.instance in able and row.instance not in excluded
         ]

@@ -17,7 +17,9 @@ CACHE_SIZE_STEP = 0.05
 
 
 class KnownEngines:
-    """The engines of one pool by instance. One that does not answer has no usage and no page."""
+    """The engines of one pool by instance. One that does not answer has no usage and no page. Others read its fields,
+    and change them by its methods alone.
+    """
 
     __slots__ = (
         "_cache_sizes", "_pool", "_ranks", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
@@ -55,6 +57,32 @@ class KnownEngines:
             for gone in kept.keys() - instances:
                 del kept[gone]
         self.aliases = aliases_of(model, self.cards.values())
+
+    def read(self, instance: str, page: EnginePage | None, kv_usage: float | None) -> None:
+        """What the engine's metrics say now; None: it did not answer, or tells no usage that can be."""
+        if page is None:
+            self.pages.pop(instance, None)
+        else:
+            self.pages[instance] = page
+        if kv_usage is None:
+            self.kv_usage.pop(instance, None)
+        else:
+            self.kv_usage[instance] = kv_usage
+
+    def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
+        """The engine named its ranks elsewhere than on its metrics page."""
+        self.told_ranks[instance, address] = names
+
+    def life(self, target: str, least_seconds: float) -> EngineProgress:
+        """How the target's work goes on; of a new one nothing is known, and its steps take `least_seconds` at least."""
+        found = self.lives.get(target)
+        if found is None:
+            found = self.lives[target] = EngineProgress(least_seconds)
+        return found
+
+    def forget_life(self, target: str) -> None:
+        """Another engine has taken the target's place."""
+        del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
         """An engine told which models it serves."""

@@ -115,7 +115,7 @@ class KvEventFollower:
         async with self._slots:
             try:
                 answer = await self._upstream.fetch(followed.address, sources_path(engine_type), seconds=TIMEOUT_SECONDS)
-                followed.pool.engines.told_ranks[followed.instance, followed.address] = read_ranks(answer, engine_type)
+                followed.pool.engines.name_ranks(followed.instance, followed.address, read_ranks(answer, engine_type))
                 sources = read_sources(answer, engine_type, followed.address)
             except UpstreamFailure as failure:
                 if failure.kind != "status":
@@ -151,12 +151,10 @@ class KvEventFollower:
         events.check()
         if not events.is_connected:
             followed.ask_at = 0.0  # it may have come back with other ports
-        found = followed.pool.engines.troubles[followed.instance]
-        if events.has_wrong_size:
-            found[EngineTrouble.BLOCK_SIZE_DIFFERS] = WRONG_SIZE
-            self._complain(followed, WRONG_SIZE)
-        else:
-            found.pop(EngineTrouble.BLOCK_SIZE_DIFFERS, None)
+        wrong = WRONG_SIZE if events.has_wrong_size else None
+        followed.pool.engines.found(followed.instance, EngineTrouble.BLOCK_SIZE_DIFFERS, wrong)
+        if wrong:
+            self._complain(followed, wrong)
 
     def _complain(self, followed: _Followed, complaint: str) -> None:
         if complaint != followed.complaint:
@@ -168,4 +166,4 @@ class KvEventFollower:
         if followed.events is not None:
             followed.events.close()
             followed.events = None
-            followed.pool.engines.troubles[followed.instance].pop(EngineTrouble.BLOCK_SIZE_DIFFERS, None)
+            followed.pool.engines.found(followed.instance, EngineTrouble.BLOCK_SIZE_DIFFERS, None)

@@ -86,7 +86,7 @@ class Pools:
         """
         rows: dict[tuple[PoolKey, str], InstanceInFlight] = {}
         for pool in self.living():
-            for row in pool.in_flight():
+            for row in pool.account.in_flight():
                 known = rows.get((row.pool, row.instance))
                 if known is not None:
                     row = replace(row, in_flight=row.in_flight + known.in_flight, waiting=row.waiting + known.waiting)
@@ -196,7 +196,7 @@ class Pools:
         """Refuse everything that waits in a queue; what was dispatched goes on."""
         now = self._clock()
         for pool in self.living():
-            pool.shut_down(now)
+            pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
         """Tell schedulers the API's bindings, and which of this router's changes `lost` against them.
@@ -306,7 +306,7 @@ class Pools:
         """Whether it was deleted and has no request any more: what it recorded last is to be taken, and then it is to
         be forgotten.
         """
-        return pool in self._retiring and not pool.tickets and not pool.direct
+        return pool in self._retiring and not pool.account.tickets and not pool.account.direct
 
     def forget(self, pool: Pool) -> None:
         """Keep nothing of a pool that has ended."""

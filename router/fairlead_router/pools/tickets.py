@@ -14,7 +14,11 @@ from fairlead_router.protocols.answers import StreamReader, Usage
 
 
 class Ticket:
-    """The account of one submitted request. Its pool keeps it; others read it."""
+    """The account of one submitted request.
+
+    The pool's account writes it and settles it. Who relays the request notes in it what its engine and its client have
+    had (`given`, `passed_on`, `stream`); others read it.
+    """
 
     __slots__ = (
         "_waiter", "charge", "dispatched_at", "ended_at", "ending", "first_token_at", "given", "passed_on", "queued_seconds", "request",

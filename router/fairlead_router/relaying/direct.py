@@ -18,8 +18,8 @@ from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_router.metrics.endings import Outcome
 from fairlead_router.pools.pool import Pool
-from fairlead_router.pools.request_accounts import LaterAnswer
 from fairlead_router.pools.served_names import refuses_name
+from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.pools.side_circuits import Tries, fault_of
 from fairlead_router.protocols.dialects import error_event
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
@@ -156,14 +156,11 @@ class DirectRelay:
     @contextmanager
     def _in_flight(self, pool: Pool, instance: str) -> Iterator[None]:
         """Count the request at the instance meanwhile."""
-        pool.direct[instance] += 1
-        pool.used_at = self._now()
+        pool.account.begin_direct(instance, self._now())
         try:
             yield
         finally:
-            pool.direct[instance] -= 1
-            if not pool.direct[instance]:
-                del pool.direct[instance]
+            pool.account.end_direct(instance)
 
     async def _keep(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, tried: list[str], *, first: bool
@@ -201,10 +198,10 @@ class DirectRelay:
         """Wait for a pool without an instance to have one; None when it gets none, or when those it had failed."""
         if tried:
             return None
-        pool.used_at = self._now()
+        now = self._now()
         with suppress(TimeoutError):
-            async with asyncio.timeout(call.deadline - pool.used_at):
-                await pool.wait_for_instance(len(call.body))
+            async with asyncio.timeout(call.deadline - now):
+                await pool.account.wait_for_instance(len(call.body), now)
         return pool.choice.least_loaded((), self._now(), call.model)
 
     async def _begin(self, call: Call, pool: Pool, instance: str, upload: Upload | None) -> UpstreamConnection:

@@ -50,12 +50,12 @@ class DividedCall:
         assert dispatch.decode_address is not None
         self.instance = dispatch.instance
         if self._prefilled_on == dispatch.instance:
-            refused = pool.prefilled(ticket, ticket.dispatched_at)
+            refused = pool.account.prefilled(ticket, ticket.dispatched_at)
         else:
             refusal = await self._prefill(dispatch)
             if refusal is not None:
                 return refusal
-            refused = pool.prefilled(ticket, self._now())
+            refused = pool.account.prefilled(ticket, self._now())
         if refused is not None:
             return refused
         self.instance = dispatch.decode

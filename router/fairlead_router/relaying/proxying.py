@@ -134,17 +134,17 @@ class Proxy:
         doubt: Doubt | None = None
         last_headers: Sequence[tuple[bytes, bytes]] = ()
         try:
-            call.ticket = ticket = pool.submit(request, self._now(), charge)
+            call.ticket = ticket = pool.account.submit(request, self._now(), charge)
             verdict = ticket.verdict
             if verdict is None:
-                call.give_up = partial(pool.give_up, ticket)
+                call.give_up = partial(pool.account.give_up, ticket)
                 verdict = await ticket.decided()
                 call.give_up = None
             while isinstance(verdict, Dispatch):
                 dispatch, instance = verdict, verdict.instance
                 if pool.choice.names.missing and not (doubt is not None and doubt.is_of_name):
                     lacks = pool.choice.lacks(dispatch, call.model, self._now())
-                    if lacks is not None and (other := pool.pass_over(ticket, lacks, self._now())) is not None:
+                    if lacks is not None and (other := pool.account.pass_over(ticket, lacks, self._now())) is not None:
                         verdict = other
                         continue
                 try:
@@ -189,7 +189,7 @@ class Proxy:
             if ticket is not None and ticket.verdict is not None:
                 client.accompany(decision_headers(ticket.verdict))
             if ticket is not None and isinstance(problem, BadRequest):
-                pool.decline(ticket, self._now())
+                pool.account.decline(ticket, self._now())
             raise
         except asyncio.CancelledError:
             if not call.gone:
@@ -199,7 +199,7 @@ class Proxy:
             return None
         finally:
             if ticket is not None and ticket.ending is None:
-                pool.fail(ticket, self._now())
+                pool.account.fail(ticket, self._now())
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
@@ -212,9 +212,9 @@ class Proxy:
         pool.engine_failed(instance, failure.kind, now, ticket)
         logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
         if call.deadline <= now:
-            pool.fail(ticket, now, out_of_time=failure.kind == "deadline")
+            pool.account.fail(ticket, now, out_of_time=failure.kind == "deadline")
             return None
-        verdict = pool.retry(ticket, instance, now, reached=failure.reached)
+        verdict = pool.account.retry(ticket, instance, now, reached=failure.reached)
         if isinstance(verdict, Refusal):
             seconds = failure.retry_after_seconds or verdict.retry_after_seconds
             status = failure.status or verdict.status
@@ -228,11 +228,11 @@ class Proxy:
             instance = dispatch.decode or dispatch.instance
             if stream.failure is not None:
                 pool.engine_failed(instance, ANSWER, now, ticket)
-                pool.fail(ticket, now)
+                pool.account.fail(ticket, now)
                 return
             if stream.finished:
                 pool.engine_worked(instance, now)
-        pool.cancel(ticket, now)
+        pool.account.cancel(ticket, now)
 
     def _tell_refusal(
         self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure, refusal: KeptRefusal
@@ -241,7 +241,7 @@ class Proxy:
         now = self._now()
         call.drop_connection()
         pool.engine_failed(instance, failure.kind, now, ticket)
-        pool.decline(ticket, now)
+        pool.account.decline(ticket, now)
         logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
         client.begin(refusal.status, refusal.headers, len(refusal.body))
         client.end(refusal.body)
@@ -354,15 +354,15 @@ class Proxy:
             if exchange.doubt is not None:
                 exchange.doubt.contradicted(now)
             exchange.pool.engine_worked(exchange.instance, now)
-            exchange.pool.complete(exchange.ticket, now, usage)
+            exchange.pool.account.complete(exchange.ticket, now, usage)
         else:
-            exchange.pool.decline(exchange.ticket, now)
+            exchange.pool.account.decline(exchange.ticket, now)
         self._sender.release(exchange.call, exchange.connection)
 
     def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()
         exchange.pool.engine_failed(exchange.instance, failure.kind, now, exchange.ticket)
-        exchange.pool.fail(exchange.ticket, now, out_of_time=failure.kind == "deadline")
+        exchange.pool.account.fail(exchange.ticket, now, out_of_time=failure.kind == "deadline")
         exchange.call.drop_connection()
         logger.warning("engine lost while answering", extra=failed(exchange.call, exchange.pool, exchange.instance, failure))
 
@@ -391,7 +391,7 @@ class _StreamBeginnings:
             exchange.doubt.contradicted(now)
         if exchange.handed_over_at:
             exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
-        exchange.pool.first_token(exchange.ticket, now)
+        exchange.pool.account.first_token(exchange.ticket, now)
 
 
 def _broken(exchange: Exchange, reader: StreamReader, why: str) -> bytes:

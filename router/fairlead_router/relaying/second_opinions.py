@@ -73,7 +73,7 @@ class Doubt:
         if not (of_name or self._taken):
             return None
         beyond = pool.choice.only_doubted(name, now) if of_name else ()
-        again = pool.second_opinion(self._ticket, instance, now, counts=not of_name, beyond=beyond)
+        again = pool.account.second_opinion(self._ticket, instance, now, counts=not of_name, beyond=beyond)
         if again is None:
             if self.last is None:
                 self._give_back()

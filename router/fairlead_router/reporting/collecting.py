@@ -57,7 +57,7 @@ class Collector:
             taken = pool.scheduler.take_records(now, final=final or ended)
             for name in OF_SCHEDULERS:
                 records.setdefault(name, []).extend(getattr(taken, name))
-            traffic, lost = pool.traffic.take(pool.table)
+            traffic, lost = pool.account.traffic.take(pool.table)
             records.setdefault("traffic", []).extend(traffic)
             pool.counters.unkept_decisions += taken.unkept_decisions
             dropped += taken.dropped + lost

@@ -203,7 +203,7 @@ class Delivery:
 
     def _state(self) -> RouterState:
         now = self._now()
-        use = tuple(pool.use(now) for pool in self._pools.all())
+        use = tuple(pool.account.use(now) for pool in self._pools.all())
         troubled = tuple(row for pool in self._pools.all() for row in pool.engines.troubled())
         readings = self._metrics.event_readings()
         known = (
@@ -224,7 +224,7 @@ class Delivery:
 
     def _holding(self) -> frozenset[PoolKey]:
         """The pools that hold requests: the control API must hear at once when that begins or ends."""
-        return frozenset(pool.key for pool in self._pools.all() if pool.held().requests)
+        return frozenset(pool.key for pool in self._pools.all() if pool.account.held().requests)
 
     async def _post(self, contents: list[bytes], seconds: float = REPORT_SECONDS) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send one post, count and log it, and pass on the lost bindings that its receipts name."""

@@ -16,12 +16,12 @@ def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
     is noted since when they are off.
     """
     for figure in _figures(pool, now):
-        if figure.instance is not None or not off_figure(figure):
-            if figure.instance is None:
-                pool.figures_off.pop(figure.quantity, None)
+        if figure.instance is not None:
             yield figure
-        else:
-            yield replace(figure, off_seconds=max(0.0, now - pool.figures_off.setdefault(figure.quantity, now)))
+            continue
+        is_off = off_figure(figure)
+        off_seconds = pool.off_seconds(figure.quantity, now, is_off=is_off)
+        yield replace(figure, off_seconds=off_seconds) if is_off else figure
 
 
 def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:

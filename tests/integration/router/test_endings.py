@@ -210,7 +210,7 @@ async def left_in_the_queue(world: World) -> Ended:
     running = await started(world, prefills_in_flight=1)
     first = asyncio.create_task(running.ask(stream=True, script="silent"))
     await until(lambda: bool(world.engines[0].seen))
-    await leave(world, lambda: len(running.pool.tickets) == 2)
+    await leave(world, lambda: len(running.pool.account.tickets) == 2)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     return Ended(None, 0, {0})

@@ -267,7 +267,7 @@ async def test_a_router_that_stops_serves_its_clients_and_its_queue_and_takes_no
         under_way = asyncio.create_task(running.ask(stream=True, script="silent"))
         await until(lambda: len(engine.seen) == 1)
         waiting = asyncio.create_task(running.ask(text="waits"))
-        await until(lambda: running.pool.waiting == 1)
+        await until(lambda: running.pool.account.waiting == 1)
         running.router.informing.draining = True
         leaving = asyncio.create_task(running.server.let_clients_go(running.listener, PATIENCE_SECONDS))
         await asyncio.sleep(0)
@@ -319,7 +319,7 @@ async def test_while_draining_what_waits_in_the_queue_is_refused_with_the_reason
     waiting = asyncio.create_task(running.ask(stream=True, text="waits"))
     anthropic = {"model": "mock", "messages": [{"role": "user", "content": "waits too"}], "max_tokens": 3, "stream": True}
     waiting_too = asyncio.create_task(running.client.post("/v1/messages", json=anthropic))
-    await until(lambda: running.pool.waiting == 2)
+    await until(lambda: running.pool.account.waiting == 2)
     draining = asyncio.create_task(running.router.drain())
     for refused in (await waiting, await waiting_too):
         assert refused.status_code == 503

@@ -69,15 +69,15 @@ def _play(policy: str, *, billed: bool) -> list[tuple[str, int, str]]:
             now += 0.5
             body = orjson.dumps(_turn(session, turn, f"{turn * SESSIONS + session:05x}" if billed else None))
             request = routed.request(pool, endpoint, parse_request(body, endpoint), [], None, None, now, body_bytes=len(body))
-            ticket = pool.submit(request, now)
+            ticket = pool.account.submit(request, now)
             while ticket.verdict is None:
                 now += 0.05
                 pool.tick(now)
             verdict = ticket.verdict
             assert isinstance(verdict, Dispatch)
             sent.append((verdict.instance, verdict.hit_tokens, verdict.reason.value))
-            pool.first_token(ticket, now + 0.1)
-            pool.complete(ticket, now + 0.2, Usage(20, None, request.prompt_tokens))
+            pool.account.first_token(ticket, now + 0.1)
+            pool.account.complete(ticket, now + 0.2, Usage(20, None, request.prompt_tokens))
     return sent
 
 

@@ -95,11 +95,11 @@ class LivePool:
                 self.pool.tick(self.now)
                 self._look(about[0], about[1], about[2], waiting, at)
             elif what == "first":
-                self.pool.first_token(about[0], self.now)
+                self.pool.account.first_token(about[0], self.now)
                 at(self.now + 0.2, "end", about)
             elif what == "end":
                 ticket, tokens = about
-                self.pool.complete(ticket, self.now, Usage(20, None, tokens))
+                self.pool.account.complete(ticket, self.now, Usage(20, None, tokens))
                 self.served += 1
                 at(self.now, "send", waiting.pop(ticket.request.id))
         return self.served - served, len(self.refused) - refused
@@ -111,7 +111,7 @@ class LivePool:
         assert endpoint is not None
         parsed = parse_request(body, endpoint)
         request = self._routed.request(self.pool, endpoint, parsed, [], None, None, self.now, body_bytes=len(body))
-        return self.pool.submit(request, self.now), int(len(body) / self.bytes_per_token)
+        return self.pool.account.submit(request, self.now), int(len(body) / self.bytes_per_token)
 
     def _look(self, ticket: Ticket, tokens: int, tools: bytes, waiting: dict[str, int], at: Any) -> None:
         verdict = ticket.verdict
@@ -158,7 +158,7 @@ def test_counts_that_no_tokenizer_makes_teach_nothing() -> None:
     live.bytes_per_token = 1e-4
     for _ in range(30):
         ticket, _ = live._submit({}, 20_000)
-        live.pool.complete(ticket, live.now, Usage(1, None, 10**8))
+        live.pool.account.complete(ticket, live.now, Usage(1, None, 10**8))
     live.bytes_per_token = 4.0
     live.now += 1.0
     assert live.run(9, 6, {}) == before

@@ -17,7 +17,7 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.keys import GatewayKey, GatewayKeys
 from fairlead_router.pools.pool import Pool
-from fairlead_router.pools.request_accounts import LaterAnswer, RequestAccounts
+from fairlead_router.pools.settling import LaterAnswer, Settling
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.pools.traffic_recording import TrafficRecording
 from fairlead_router.protocols.answers import StreamReader, Usage
@@ -199,8 +199,8 @@ def test_an_answer_that_is_made_in_the_background_and_never_read_is_not_for_noth
     assert limits.reserve(1, 0, 0.0)
 
 
-def accounts() -> RequestAccounts:
-    return RequestAccounts(RouterMetrics().pool("ns/p"), TrafficRecording(0.0))
+def accounts() -> Settling:
+    return Settling(RouterMetrics().pool("ns/p"), TrafficRecording(0.0))
 
 
 def test_a_response_that_is_read_while_it_is_made_gives_back_nothing_that_is_reserved() -> None:
@@ -272,7 +272,7 @@ def step(pool: Pool, ticket: Ticket, action: str, now: float) -> None:
         ticket.given = True
     elif action == "stream" and ticket.given and ticket.stream is None:
         ticket.stream = StreamReader()
-        pool.first_token(ticket, now)
+        pool.account.first_token(ticket, now)
     elif action == "piece" and ticket.stream is not None:
         ticket.stream.feed(PIECE)
     elif action == "usage" and ticket.stream is not None:
@@ -280,16 +280,16 @@ def step(pool: Pool, ticket: Ticket, action: str, now: float) -> None:
     elif action == "last" and ticket.stream is not None:
         ticket.stream.feed(b"data: [DONE]\n\n")
     elif action == "complete" and ticket.given:
-        pool.complete(ticket, now, Usage(5, None, 60) if ticket.stream is None else ticket.stream.usage())
+        pool.account.complete(ticket, now, Usage(5, None, 60) if ticket.stream is None else ticket.stream.usage())
     elif action == "decline" and ticket.given:
-        pool.decline(ticket, now)
+        pool.account.decline(ticket, now)
     elif action == "retry" and sent and not ticket.ended and not ticket.saw_first_token:
         assert isinstance(ticket.verdict, Dispatch)
-        pool.retry(ticket, ticket.verdict.instance, now, reached=True)
+        pool.account.retry(ticket, ticket.verdict.instance, now, reached=True)
     elif action in ("fail", "late") and sent:
-        pool.fail(ticket, now, out_of_time=action == "late")
+        pool.account.fail(ticket, now, out_of_time=action == "late")
     elif action == "leave":
-        pool.cancel(ticket, now)
+        pool.account.cancel(ticket, now)
 
 
 @given(STEPS)
@@ -306,19 +306,19 @@ def test_each_request_ends_once_and_costs_what_its_ending_says_whatever_happens_
         now += 1e-7  # so short that limits refill by less than a token
         if action == "submit":
             request = request_of(str(number), 50 + choice, now, 10)
-            tickets.append(pool.submit(request, now, keys.reserve(the_key(keys), request, 200, now)))
+            tickets.append(pool.account.submit(request, now, keys.reserve(the_key(keys), request, 200, now)))
         elif action == "tick":
             pool.tick(now)
         elif action == "stop":
-            pool.shut_down(now)
+            pool.account.shut_down(now)
         elif tickets:
             step(pool, tickets[choice % len(tickets)], action, now)
         for ticket in tickets:
             if ticket.ending is not None:
                 assert endings.setdefault(ticket.request.id, ticket.ending) is ticket.ending, "it ended once"
     for ticket in tickets:
-        pool.cancel(ticket, now)
-    assert not pool.tickets
+        pool.account.cancel(ticket, now)
+    assert not pool.account.tickets
     assert pool.metrics.accounting_errors == 0
     prompt_tokens = output_tokens = 0
     for ticket in tickets:

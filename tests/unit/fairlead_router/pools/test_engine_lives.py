@@ -111,7 +111,7 @@ class Stage:
     def send(self, session: str, *, stream: bool = True, dialect: Dialect = Dialect.OPENAI) -> Sent:
         call = self.calls.new(f"r-{len(self.sent)}", self.now, b"", b"{}", stream=stream, dialect=dialect)
         request = RoutingRequest(id=call.id, arrived_at=self.now, prompt_tokens=100, blocks=(1,), first_bytes_hash=1, session=session)
-        call.ticket = ticket = self.pool.submit(request, self.now)
+        call.ticket = ticket = self.pool.account.submit(request, self.now)
         assert isinstance(ticket.verdict, Dispatch)
         connection = FakeConnection(ticket.verdict.address)
         self.calls.enter(call)
@@ -127,7 +127,7 @@ class Stage:
             sent.ticket.stream = StreamReader(sent.call.dialect)
         if content:
             sent.token()
-            self.pool.first_token(sent.ticket, self.now)
+            self.pool.account.first_token(sent.ticket, self.now)
 
     def page(self, instance: str) -> bytes:
         targets = self.pool.targets(instance)
@@ -227,7 +227,7 @@ def test_a_request_without_a_byte_goes_elsewhere_at_once(stream: bool, begun: bo
     assert failure is not None
     assert failure.kind == "stalled"
     stage.pool.engine_failed(instance, failure.kind, stage.now, waiting.ticket)
-    again = stage.pool.retry(waiting.ticket, instance, stage.now, reached=True)
+    again = stage.pool.account.retry(waiting.ticket, instance, stage.now, reached=True)
     assert isinstance(again, Dispatch)
     assert again.instance != instance
     [move] = stage.scheduler.take_records(stage.now).migrations
@@ -430,7 +430,7 @@ def test_what_was_at_a_rank_that_hangs_goes_to_another_rank_of_the_only_instance
     assert len(hung) > 3
     for sent in hung:
         stage.pool.engine_failed("i0#2", "stalled", stage.now, sent.ticket)
-        again = stage.pool.retry(sent.ticket, "i0#2", stage.now, reached=True)
+        again = stage.pool.account.retry(sent.ticket, "i0#2", stage.now, reached=True)
         assert isinstance(again, Dispatch)
         assert again.instance in {"i0#0", "i0#1", "i0#3"}
     for sent in 5 * under_way["i0#2"]:

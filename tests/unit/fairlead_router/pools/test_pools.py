@@ -254,31 +254,31 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
             name = f"r{number}"
             if action == "submit-refused":
                 scheduler.refuse.add(name)
-            tickets.append(pool.submit(_request(name), 1.0))
+            tickets.append(pool.account.submit(_request(name), 1.0))
         elif action == "tick":
             pool.tick(1.0)
         elif tickets:
             ticket = tickets[choice % len(tickets)]
             if action == "first_token" and ticket.request.id in scheduler.dispatched:
-                pool.first_token(ticket, 1.0)
+                pool.account.first_token(ticket, 1.0)
             elif action == "complete" and (ticket.ended or ticket.request.id in scheduler.dispatched):
-                pool.complete(ticket, 1.0, Usage(1))
+                pool.account.complete(ticket, 1.0, Usage(1))
             elif action == "fail":
-                pool.fail(ticket, 1.0)
+                pool.account.fail(ticket, 1.0)
             elif action == "decline":
-                pool.decline(ticket, 1.0)
+                pool.account.decline(ticket, 1.0)
             elif action == "cancel":
-                pool.cancel(ticket, 1.0)
+                pool.account.cancel(ticket, 1.0)
             elif action.startswith("retry") and not ticket.ended and isinstance(ticket.verdict, Dispatch):
                 if action == "retry-refused":
                     scheduler.refuse.add(ticket.request.id)
-                pool.retry(ticket, "i0", 1.0, reached=True)
-        assert pool.waiting == len(scheduler.queue)
-        assert pool.tickets.keys() == scheduler.dispatched.keys() | {request.id for request in scheduler.queue}
+                pool.account.retry(ticket, "i0", 1.0, reached=True)
+        assert pool.account.waiting == len(scheduler.queue)
+        assert pool.account.tickets.keys() == scheduler.dispatched.keys() | {request.id for request in scheduler.queue}
     for ticket in tickets:
-        pool.cancel(ticket, 2.0)
-    assert not pool.tickets
-    assert pool.waiting == 0
+        pool.account.cancel(ticket, 2.0)
+    assert not pool.account.tickets
+    assert pool.account.waiting == 0
     assert scheduler.ended.keys() == {ticket.request.id for ticket in tickets}
     counters = pool.counters
     ended = counters.served + counters.failed + counters.cancelled + counters.rejected_by_engine + sum(counters.refused.values())
@@ -289,7 +289,7 @@ def test_every_request_ends_once_whatever_happens_in_whatever_order(steps: list[
 @pytest.mark.parametrize("told", [-1, 2**63])
 def test_token_counts_that_cannot_be_are_taken_as_unknown_and_counted(told: int) -> None:
     pool, _ = _pool()
-    pool.complete(pool.submit(_request("r"), 1.0), 2.0, Usage(told, told, told))
+    pool.account.complete(pool.account.submit(_request("r"), 1.0), 2.0, Usage(told, told, told))
     assert (pool.counters.served, pool.counters.output_tokens, pool.counters.implausible_usages) == (1, 0, 3)
 
 
@@ -297,7 +297,7 @@ def test_tokens_learnt_from_engines_count_the_next_prompts_and_survive_a_newer_t
     pool, scheduler = _pool()
     for number in range(30):
         request = RoutingRequest(id=str(number), arrived_at=0.0, prompt_tokens=1000, blocks=(), first_bytes_hash=0, prompt_bytes=4000)
-        pool.complete(pool.submit(request, 1.0), 2.0, Usage(1, None, 2000))
+        pool.account.complete(pool.account.submit(request, 1.0), 2.0, Usage(1, None, 2000))
     assert pool.token_sizes.tokens(8000) == 4000
     assert scheduler.table.engine.block_tokens == 1024
     assert scheduler.table.version == pool.table.version
@@ -309,13 +309,13 @@ def test_tokens_learnt_from_engines_count_the_next_prompts_and_survive_a_newer_t
 
 def test_tokens_of_streams_are_told_once_a_second_and_when_a_stream_is_lost() -> None:
     pool, scheduler = _pool()
-    ticket, unstreamed = pool.submit(_request("a"), 10.0), pool.submit(_request("b"), 10.0)
+    ticket, unstreamed = pool.account.submit(_request("a"), 10.0), pool.account.submit(_request("b"), 10.0)
     ticket.stream = StreamReader()
     for now in (10.0, 10.5, 11.0, 11.5):
         ticket.stream.feed(b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n')
         pool.tick(now)
-    pool.fail(ticket, 11.75)
-    pool.cancel(unstreamed, 11.75)
+    pool.account.fail(ticket, 11.75)
+    pool.account.cancel(unstreamed, 11.75)
     assert scheduler.told == [("a", 10.0, 1), ("a", 11.0, 3), ("a", 11.75, 4)]
 
 
@@ -323,20 +323,20 @@ def test_shutting_down_refuses_what_waits_and_lets_the_rest_finish() -> None:
     pools = _pools()
     pools.apply(routing_table(["a"]))
     pool = pools.all()[0]
-    tickets = [pool.submit(_request(f"r{number}"), 1.0) for number in range(4)]
+    tickets = [pool.account.submit(_request(f"r{number}"), 1.0) for number in range(4)]
     pools.shut_down()
     assert [isinstance(ticket.verdict, Refusal) for ticket in tickets] == [False, False, True, True]
     assert sum(pool.counters.refused.values()) == 2
-    pool.complete(tickets[0], 2.0, Usage(1))
+    pool.account.complete(tickets[0], 2.0, Usage(1))
     assert pool.counters.served == 1
 
 
 async def test_a_queued_request_waits_for_its_dispatch() -> None:
     pool, _ = _pool(slots=1)
-    first = pool.submit(_request("a"), 1.0)
-    second = pool.submit(_request("b"), 1.0)
+    first = pool.account.submit(_request("a"), 1.0)
+    second = pool.account.submit(_request("b"), 1.0)
     assert second.verdict is None
-    pool.complete(first, 2.0, Usage(3))
+    pool.account.complete(first, 2.0, Usage(3))
     assert isinstance(await second.decided(), Dispatch)
     assert second.dispatched_at == 2.0
 
@@ -344,32 +344,32 @@ async def test_a_queued_request_waits_for_its_dispatch() -> None:
 def test_prompt_tokens_are_counted_with_the_hits_when_a_request_is_sent_first() -> None:
     pool, scheduler = _pool(slots=1)
     scheduler.refuse.add("refused")
-    first = pool.submit(_request("a"), 1.0)
+    first = pool.account.submit(_request("a"), 1.0)
     for name in ("waiting", "refused"):
-        pool.submit(_request(name), 1.0)
+        pool.account.submit(_request(name), 1.0)
     assert pool.counters.prompt_tokens == 1
-    pool.retry(first, "i0", 2.0, reached=True)
+    pool.account.retry(first, "i0", 2.0, reached=True)
     assert pool.counters.prompt_tokens == 1
-    pool.complete(first, 3.0, Usage(3))
+    pool.account.complete(first, 3.0, Usage(3))
     assert pool.counters.prompt_tokens == 2
 
 
 def test_time_lost_at_engines_that_failed_is_no_time_in_the_queue() -> None:
     pool, _ = _pool(slots=1)
-    first = pool.submit(_request("a"), 0.0)
-    ticket = pool.submit(_request("b"), 0.0)
-    pool.complete(first, 2.0, Usage(3))
-    pool.retry(ticket, "i0", 30.0, reached=True)
+    first = pool.account.submit(_request("a"), 0.0)
+    ticket = pool.account.submit(_request("b"), 0.0)
+    pool.account.complete(first, 2.0, Usage(3))
+    pool.account.retry(ticket, "i0", 30.0, reached=True)
     assert (ticket.queued_seconds, ticket.dispatched_at) == (2.0, 30.0)
 
 
 def test_the_scheduler_alone_bounds_the_retries_and_its_refusal_ends_the_ticket() -> None:
     pool, scheduler = _pool()
-    ticket = pool.submit(_request("a"), 1.0)
+    ticket = pool.account.submit(_request("a"), 1.0)
     for _ in range(20):
-        assert isinstance(pool.retry(ticket, "i0", 1.0, reached=True), Dispatch)
+        assert isinstance(pool.account.retry(ticket, "i0", 1.0, reached=True), Dispatch)
     scheduler.refuse.add("a")
-    assert isinstance(pool.retry(ticket, "i0", 1.0, reached=True), Refusal)
+    assert isinstance(pool.account.retry(ticket, "i0", 1.0, reached=True), Refusal)
     assert ticket.ended
     assert scheduler.ended == {"a": "refused"}
     assert pool.counters.retries == 20
@@ -432,10 +432,10 @@ async def test_requests_of_a_pool_made_anew_under_its_name_are_counted_with_thos
     metrics = RouterMetrics()
     pools = Pools(lambda table: PoolScheduler(table, "router-0", 1), metrics, lambda: 1.0)
     pools.apply(routing_table(["127.0.0.1:1"], uid="uid-1"))
-    pools.all()[0].submit(_request("a"), 1.0)
+    pools.all()[0].account.submit(_request("a"), 1.0)
     pools.apply(routing_table(["127.0.0.1:1"], uid="uid-2"))
     for name in ("b", "c"):
-        pools.all()[0].submit(_request(name), 1.0)
+        pools.all()[0].account.submit(_request(name), 1.0)
     assert pools.in_flight() == (InstanceInFlight(pool=CHAT, instance="i0", in_flight=3, waiting=0),)
     page = b""
 
@@ -503,7 +503,7 @@ def test_a_pool_whose_scheduler_fails_does_not_stop_the_clock_of_others(caplog: 
     first.scheduler.tick = fails  # type: ignore[method-assign,assignment]
     for _ in range(3):
         pools.tick()
-    assert second.ticked_at
+    assert second.account._ticked_at
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == ["a pool's scheduler failed"]
 
 
@@ -511,14 +511,14 @@ def test_a_deleted_pool_refuses_what_waits_and_lets_the_rest_finish() -> None:
     pools = _pools()
     pools.apply(routing_table(["127.0.0.1:1"]))
     pool = pools.all()[0]
-    running = [pool.submit(_request(name), 1.0) for name in ("a", "b")]
-    waiting = pool.submit(_request("c"), 1.0)
+    running = [pool.account.submit(_request(name), 1.0) for name in ("a", "b")]
+    waiting = pool.account.submit(_request("c"), 1.0)
     assert pools.delete(CHAT)
     assert isinstance(waiting.verdict, Refusal)
     assert len(pools) == 0
-    assert sum(len(pool.tickets) for pool in pools.living()) == 2
+    assert sum(len(pool.account.tickets) for pool in pools.living()) == 2
     for ticket in running:
-        pool.complete(ticket, 2.0, Usage(1))
+        pool.account.complete(ticket, 2.0, Usage(1))
     pools.tick()
     assert pools.has_ended(pool)
     pools.forget(pool)
@@ -551,8 +551,8 @@ def test_as_many_routers_as_before_a_restart_are_assumed_until_the_api_tells() -
 def test_instances_whose_circuit_is_open_get_direct_requests_last() -> None:
     table = routing_table(["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"])
     pool = Pool(table, PoolScheduler(table, "router-0", 1), RouterMetrics(), 0.0)
-    pool.direct["i1"] += 2
-    pool.direct["i2"] += 1
+    for instance in ("i1", "i1", "i2"):
+        pool.account.begin_direct(instance, 0.0)
     assert pool.choice.by_load((), 0.0) == ["i0", "i2", "i1"]
     for _ in range(3):
         pool.engine_failed("i0", "refused", 1.0)
@@ -565,9 +565,9 @@ def test_what_came_to_a_pool_is_recorded_once_it_ended_with_its_tokens_if_it_was
     pools = Pools(CheckingScheduler, RouterMetrics(), lambda: 1.0, recorded_share=1.0)
     pools.apply(routing_table(["127.0.0.1:1"]))
     (pool,) = pools.all()
-    served, gone, _still_running = (pool.submit(_request(name), 1.0) for name in ("a", "b", "c"))
-    pool.complete(served, 2.0, Usage(17))
-    pool.cancel(gone, 2.0)
-    records, dropped = pool.traffic.take(pool.table)
+    served, gone, _still_running = (pool.account.submit(_request(name), 1.0) for name in ("a", "b", "c"))
+    pool.account.complete(served, 2.0, Usage(17))
+    pool.account.cancel(gone, 2.0)
+    records, dropped = pool.account.traffic.take(pool.table)
     assert [record.output_tokens for record in records] == [17, None]
     assert dropped == 0

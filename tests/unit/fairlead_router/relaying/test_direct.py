@@ -199,7 +199,7 @@ def test_however_a_direct_request_ends_it_is_counted_once_and_holds_against_inst
         if way.fails and engines.client.begun and not (way.begins and way.status < 400):
             outcome = "rejected-by-engine"  # the refusal of another instance holds
         assert engines.counted == {"cancelled" if left else outcome: 1}, engines.asked
-        assert not engines.pool.direct
+        assert not engines.pool.account.direct
         assert engines.calls.active() == 0
         assert engines.client.begun <= 1
         if not left:
@@ -255,7 +255,7 @@ async def test_an_upload_whose_rest_does_not_come_is_counted_once(problem: Excep
     with suppress(type(problem)):
         await engines.relay(Upload(rest=rest(), chunked=True))
     assert (engines.counted, engines.failures) == ({outcome: 1}, {})
-    assert not engines.pool.direct
+    assert not engines.pool.account.direct
 
 
 async def test_an_instance_that_lacks_the_name_stands_in_for_none_that_has_it() -> None:

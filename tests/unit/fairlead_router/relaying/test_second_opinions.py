@@ -36,7 +36,7 @@ class Played:
     """A pool whose scheduler always finds, or no more, another instance."""
 
     def __init__(self) -> None:
-        self.choice = self
+        self.choice = self.account = self
         self.names = ServedNames()
         self.opinions = OpinionBudget()
         self.opinions.take(0.0)

@@ -89,7 +89,7 @@ class FailingEngines:
         request = RoutingRequest(id="r-1", arrived_at=self.time, prompt_tokens=100, blocks=(1,), first_bytes_hash=1, session="s")
         answer = await proxy.relay(self.call(), request, self.pool, cast(Any, None))
         assert answer is not None
-        assert self.pool.tickets == {}
+        assert self.pool.account.tickets == {}
         return answer.status
 
     async def relay_directly(self, *, only: str | None = None, upload: Upload | None = None) -> int:

@@ -41,7 +41,7 @@ async def test_what_a_pool_recorded_last_is_kept_when_it_is_deleted(tmp_path: Pa
     pools.apply(replace(routing_table([]), outlook=Outlook.COMING))
     (pool,) = pools.all()
     for number in range(5):
-        pool.submit(RoutingRequest(id=f"r{number}", arrived_at=5.0, prompt_tokens=10, blocks=(), first_bytes_hash=number), 5.0)
+        pool.account.submit(RoutingRequest(id=f"r{number}", arrived_at=5.0, prompt_tokens=10, blocks=(), first_bytes_hash=number), 5.0)
     pools.delete(pool.key)
     now[0] = 200.0
     pools.tick()

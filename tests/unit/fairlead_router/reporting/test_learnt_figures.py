@@ -23,9 +23,9 @@ def serve(pool: Pool, name: str, began: float, prefill_seconds: float) -> float:
     request = RoutingRequest(
         id=name, arrived_at=began, prompt_tokens=1_000, blocks=(), first_bytes_hash=0, prompt_bytes=3_000, streamed=True
     )
-    ticket = pool.submit(request, began)
-    pool.first_token(ticket, began + prefill_seconds)
-    pool.complete(ticket, began + prefill_seconds + 2.0, Usage(41, None, 1_000))
+    ticket = pool.account.submit(request, began)
+    pool.account.first_token(ticket, began + prefill_seconds)
+    pool.account.complete(ticket, began + prefill_seconds + 2.0, Usage(41, None, 1_000))
     return began + prefill_seconds + 2.0
 
 
@@ -109,9 +109,9 @@ def test_a_speed_that_whole_answers_alone_taught_is_told_as_measured() -> None:
     for number in range(60):
         prompt, output = 500 + 400 * (number % 7), 2 + 30 * (number % 5)
         request = RoutingRequest(id=str(number), arrived_at=now, prompt_tokens=prompt, blocks=(), first_bytes_hash=number, streamed=False)
-        ticket = pool.submit(request, now)
+        ticket = pool.account.submit(request, now)
         now += prompt / 2_500 + (output - 1) * 0.02
-        pool.complete(ticket, now, Usage(output, None, prompt))
+        pool.account.complete(ticket, now, Usage(output, None, prompt))
     speed = told(pool, now)[None, Quantity.PREFILL]
     assert speed.value == pytest.approx(2_500.0, rel=0.1)
     assert speed.learnt == pytest.approx(1 / 2_500.0, rel=0.1)

@@ -1,4 +1,4 @@
-"""The accounts of a pool's requests: how each ended, what is known of its tokens, and what its key is charged."""
+"""Settles a pool's requests: how each ended, what is known of its tokens, and what its key is charged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _has_part(ticket: Ticket) -> bool:
     return ticket.passed_on or (ticket.stream is not None and ticket.stream.generated_tokens > 0)
 
 
-class RequestAccounts:
+class Settling:
     """Counts into `counters`, and tells `traffic` of each end."""
 
     __slots__ = ("_counters", "_traffic")
@@ -98,10 +98,10 @@ class RequestAccounts:
 class LaterAnswer:
     """A response that is read after its request ended, as it passes: `feed` every piece, then charge what it tells."""
 
-    __slots__ = ("_accounts", "_charge", "_document", "_reader")
+    __slots__ = ("_charge", "_document", "_reader", "_settling")
 
-    def __init__(self, accounts: RequestAccounts, charge: Charge) -> None:
-        self._accounts = accounts
+    def __init__(self, settling: Settling, charge: Charge) -> None:
+        self._settling = settling
         self._charge = charge
         self._reader = StreamReader(Dialect.RESPONSES)
         self._document = Squeezed(0)
@@ -119,4 +119,4 @@ class LaterAnswer:
             return
         self._reader.end()
         usage = usage_of(self._document) or self._reader.usage()  # a long document looks like an event to the reader
-        self._accounts.settle(self._charge, usage.prompt_tokens or 0, usage.output_tokens, now)
+        self._settling.settle(self._charge, usage.prompt_tokens or 0, usage.output_tokens, now)
