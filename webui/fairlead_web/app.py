@@ -36,10 +36,9 @@ from fairlead_web.frame.routes import Handler, Routes
 from fairlead_web.frame.security import SAFE_METHODS, Shield, csrf_matches
 from fairlead_web.frame.settings import web_settings
 from fairlead_web.frame.visits import Site, Visit, regions_of, visit_of
-from fairlead_web.live.asgi_streaming import streaming
+from fairlead_web.live.api_connections import api_client, streaming, watch
 from fairlead_web.live.fragments import PICTURE_SECONDS, SECONDS, Fragments
 from fairlead_web.live.paces import Paces
-from fairlead_web.live.staleness import api_client, watch
 from fairlead_web.live.turns import Turns
 from fairlead_web.pages import access, errors, simulator, streams
 

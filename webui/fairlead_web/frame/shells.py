@@ -1,13 +1,20 @@
-"""The frame around every page: the signed-in person, pools, time range, preferences, breadcrumbs. Data only."""
+"""The frame around every page: the signed-in person, pools, time range, preferences, breadcrumbs.
 
+What it needs of the API is asked for while the page asks for its own content (`Ahead`), since one after the other takes
+longer.
+"""
+
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairlead_client.client import ControlApi
 from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web.drawing.findings import Finding
 from fairlead_web.frame.health import pain
 from fairlead_web.text.addresses import Here, pool_path
+from fairlead_web.text.paging import MOST_PER_CALL, MOST_POOLS, Taken, first_of
 from fairlead_web.text.time_ranges import PRESETS, TimeRange
 
 SECTIONS = (
@@ -198,3 +205,31 @@ class Shell:
     def may_somewhere(self, role: AccessRole | str) -> bool:
         """Whether there is a namespace in which the signed-in person has at least `role`."""
         return self.identity is not None and self.identity.reaches_somewhere(AccessRole(role))
+
+
+async def first_pools(api: ControlApi, most: int | None = MOST_POOLS) -> Taken[PoolSummary]:
+    """The first pools by namespace and name, None for all. Raises ApiProblem."""
+    return await first_of(lambda cursor: api.pools(cursor=cursor, limit=MOST_PER_CALL), most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """Answers that are on their way; one that nobody awaits is no error."""
+
+    identity: asyncio.Task[Identity]
+    pools: asyncio.Task[Taken[PoolSummary]]
+
+    @staticmethod
+    def ask(api: ControlApi, identity: Identity | None) -> "Ahead":
+        """Asks for the pools, and who is asking unless that is known."""
+
+        async def asked() -> Identity:
+            return await api.whoami() if identity is None else identity
+
+        return Ahead(identity=asyncio.create_task(asked()), pools=asyncio.create_task(first_pools(api)))
+
+    def close(self) -> None:
+        """The page is made, or will not be: nobody waits any more."""
+        for task in (self.identity, self.pools):
+            task.cancel()
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -23,12 +23,11 @@ from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing.findings import Finding
-from fairlead_web.frame.ahead import Ahead, first_pools
 from fairlead_web.frame.assets import Assets
 from fairlead_web.frame.rendering import Context, Renderer
 from fairlead_web.frame.security import csrf_token
 from fairlead_web.frame.settings import WebSettings
-from fairlead_web.frame.shells import DENSITIES, THEMES, TIME_MODES, Crumb, Preferences, Shell, crumbs_below
+from fairlead_web.frame.shells import DENSITIES, THEMES, TIME_MODES, Ahead, Crumb, Preferences, Shell, crumbs_below, first_pools
 from fairlead_web.live.fragments import Fragments
 from fairlead_web.live.paces import Paces
 from fairlead_web.live.turns import Turns

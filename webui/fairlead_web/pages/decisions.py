@@ -20,7 +20,7 @@ from fairlead_client.public.calling import Query
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_web.drawing.decision_figures import Figure, forecast_remark, margin_figure, sum_of_parts
+from fairlead_web.drawing.explained_figures import Figure, forecast_remark, margin_figure, sum_of_parts
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below

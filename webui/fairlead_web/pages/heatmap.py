@@ -26,16 +26,17 @@ from fairlead_web.heatmaps.cells import (
     METRIC_WORDS,
     CellSize,
     Extremes,
+    Legend,
     bare_of,
     cell_at,
     cell_size,
     extremes_of,
+    legend_of,
     packed,
     picture,
     summary,
     text_of,
 )
-from fairlead_web.heatmaps.legends import Legend, legend_of
 from fairlead_web.heatmaps.palette import LEVELS, change, cividis, encode_png, limited
 from fairlead_web.text.addresses import instance_path, with_query
 from fairlead_web.text.time_ranges import TimeRange, stamp

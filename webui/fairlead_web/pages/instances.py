@@ -22,8 +22,8 @@ from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind,
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing import findings
 from fairlead_web.drawing.charts import Bar, even_ticks
+from fairlead_web.drawing.explained_figures import FigureRow, figure_rows
 from fairlead_web.drawing.learnt_figures import TIMES, Learnt, learnt_of
-from fairlead_web.drawing.load_figures import FigureRow, figure_rows
 from fairlead_web.drawing.range_figures import ShownInstance, shown_instance
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.load_explanations import LoadExplanation
-from fairlead_web.drawing.load_figures import FigureRow, figure_rows
+from fairlead_web.drawing.explained_figures import FigureRow, figure_rows
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below

@@ -23,8 +23,7 @@ from fairlead_web.drawing import findings
 from fairlead_web.drawing.differences import Change, changes_of
 from fairlead_web.drawing.learnt_figures import Learnt, learnt_of
 from fairlead_web.drawing.range_figures import ShownFigures, shown
-from fairlead_web.forms.change_forms import ChangeForm, change_forms
-from fairlead_web.forms.change_requests import asked
+from fairlead_web.forms.change_forms import ChangeForm, asked, change_forms
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell

@@ -16,7 +16,7 @@ from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleActio
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_process.yaml_documents import complaint, read_yaml
-from fairlead_web.drawing.week_grids import WeekGrid, week_grid
+from fairlead_web.drawing.charts import WeekGrid, week_grid
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below

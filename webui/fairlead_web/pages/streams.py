@@ -13,9 +13,8 @@ from starlette.responses import Response, StreamingResponse
 
 from fairlead_client.problems import ClientError
 from fairlead_web.frame.visits import REGIONS_MOST, Visit, problem_of
-from fairlead_web.live.events import EventCutter, Reads, reads_of, slimmed, value_of
 from fairlead_web.live.paces import ticks
-from fairlead_web.live.parts_sent import PartsSent
+from fairlead_web.live.tab_messages import EventCutter, PartsSent, Reads, reads_of, slimmed, value_of
 
 log = logging.getLogger(__name__)
 TOPICS = frozenset({"pools", "instances", "migrations", "reroutes", "decisions", "rejections"})

@@ -1,15 +1,22 @@
-"""An httpx transport that calls an ASGI app in this process and streams its answer.
+"""Connections to the control API: over the network, or to the API's ASGI app in this process.
 
 httpx's own ASGITransport collects the whole body before it answers, so a server-sent event stream would never begin and
-an export would sit in memory. Here the app runs as a task; each body chunk is handed over as it comes, one at a time,
-and closing the response tells the app that its client has gone.
+an export would sit in memory. Here the app runs as a task; each chunk of a body is handed over as it comes, one at a
+time, and closing the response tells the app that its client has gone.
+
+The API marks answers that it gave from memory, because its database was away, with `x-fairlead-stale` and `age`. The
+typed client hides headers, so a hook on the connection collects the ages of one request's answers in a list of that
+request, and pages can show them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import httpx
+
+from fairlead_client.addresses import reaching
 
 Message = MutableMapping[str, Any]
 App = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
@@ -150,3 +157,36 @@ def streaming(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncBaseTran
     if isinstance(transport, httpx.ASGITransport):
         return StreamingAsgiTransport(transport.app, transport.client)
     return transport
+
+
+_ages: ContextVar[list[int] | None] = ContextVar("fairlead_web_stale_ages", default=None)
+
+
+def watch() -> list[int]:
+    """Start collecting ages for this request.
+
+    The list grows with each stale answer, including answers to tasks that the request started.
+    """
+    ages: list[int] = []
+    _ages.set(ages)
+    return ages
+
+
+async def _note(response: httpx.Response) -> None:
+    ages = _ages.get()
+    age = response.headers.get("age", "")
+    if ages is not None and "x-fairlead-stale" in response.headers and age.isdigit():
+        ages.append(int(age))
+
+
+def api_client(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+    """The shared connections to the API, watched for stale answers. Proxies named in the environment are not used."""
+    base_url, transport = reaching(urls, transport)
+    return httpx.AsyncClient(
+        base_url=base_url,
+        transport=transport,
+        timeout=10.0,
+        trust_env=False,
+        headers={"accept": "application/json"},
+        event_hooks={"response": [_note]},
+    )

@@ -2,8 +2,7 @@
 
 import pytest
 
-from fairlead_web.frame.assets import STATIC
-from fairlead_web.frame.joined_scripts import joined
+from fairlead_web.frame.assets import STATIC, joined
 
 SCRIPTS = {
     "words.js": "const top = 1;\nexport function say() { return top; }\nexport const LOUD = 2;\n",

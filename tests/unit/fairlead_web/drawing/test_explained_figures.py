@@ -9,7 +9,7 @@ from fairlead.routing.contracts.weighing import Better, Term, Unit
 from fairlead.routing.explanations.forecasts import forecast
 from fairlead.routing.explanations.margins import Margin, Standing
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web.drawing.decision_figures import forecast_remark, margin_figure, sum_of_parts
+from fairlead_web.drawing.explained_figures import forecast_remark, margin_figure, sum_of_parts
 
 DECISION = World(now=datetime(2026, 11, 21, 10, 0, tzinfo=UTC)).decisions()[0]
 COST = Term(name="total", words="cost", unit=Unit.SECONDS, better=Better.LOWER)

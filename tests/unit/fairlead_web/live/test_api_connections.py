@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_web.live.asgi_streaming import StreamingAsgiTransport, streaming
+from fairlead_web.live.api_connections import StreamingAsgiTransport, streaming
 
 
 def client(app: Any) -> httpx.AsyncClient:
