@@ -32,7 +32,7 @@ from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, InstanceEntry, PoolKey, RoutingFacts, RoutingTable, SessionFacts, SloFacts
 from fairlead_process.clock import SteadyClock
 from fairlead_router.deciding.company import LOOK_SECONDS, Company
-from fairlead_router.deciding.folder import Folder
+from fairlead_router.deciding.listed import Folder
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools

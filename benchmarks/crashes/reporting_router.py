@@ -20,7 +20,7 @@ from fairlead_client.internal import SystemApi
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.keys import GatewayKeys
 from fairlead_router.pools.pools import Pools
-from fairlead_router.reporting.batches import encode_batches
+from fairlead_router.reporting.collecting import encode_batches
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics

@@ -25,9 +25,7 @@ from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
 from fairlead_router.admin import serving_admin
 from fairlead_router.deciding.company import LOOK_SECONDS, Company
-from fairlead_router.deciding.folder import Folder
-from fairlead_router.deciding.listed import Directory
-from fairlead_router.deciding.told_routers import ToldRouters
+from fairlead_router.deciding.listed import Directory, Folder, ToldRouters
 from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.gateway.gateway import Gateway
@@ -53,8 +51,7 @@ from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
 from fairlead_router.relaying.sending import Sender
 from fairlead_router.relaying.usage_asking import UsageAsking
-from fairlead_router.reporting.batches import spooled_changes
-from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector
+from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector, spooled_changes
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics

@@ -19,8 +19,14 @@ from fairlead_router.kv_events.instances import EventReading
 from fairlead_router.kv_events.metrics import belief_families, event_families, token_families
 from fairlead_router.metrics.instance_metrics import InstanceReading, instance_families
 from fairlead_router.metrics.pool_counters import PoolCounters
-from fairlead_router.metrics.pool_metrics import PoolReading, class_families, pool_families, reading_families
-from fairlead_router.training.metrics import TrainingCounters, learning_families
+from fairlead_router.metrics.pool_metrics import (
+    PoolReading,
+    TrainingCounters,
+    class_families,
+    learning_families,
+    pool_families,
+    reading_families,
+)
 
 
 class RouterMetrics(Collector):

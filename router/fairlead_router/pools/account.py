@@ -17,7 +17,7 @@ from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import TokenSizes
-from fairlead.tables import Outlook, PoolKey, RoutingTable
+from fairlead.tables import PoolKey, RoutingTable
 from fairlead_router.metrics.endings import Ending
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.charges import Charge
@@ -44,9 +44,8 @@ class PoolAccount:
     """
 
     __slots__ = (
-        "_classes", "_counters", "_holding", "_kept_rows", "_key", "_metrics", "_outlook", "_recount", "_scheduler", "_ticked_at",
-        "_token_sizes", "_told_at", "_used_at", "_waiting_room", "asking_routers", "direct", "is_decided_elsewhere", "settling",
-        "tickets", "traffic", "waiting",
+        "_classes", "_counters", "_kept_rows", "_key", "_metrics", "_recount", "_scheduler", "_ticked_at", "_token_sizes", "_told_at",
+        "_used_at", "_waiting_room", "asking_routers", "direct", "is_decided_elsewhere", "settling", "tickets", "traffic", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +79,7 @@ class PoolAccount:
         """Whether another router decides; then its reports have the pool's requests."""
         self._kept_rows = KeptRows()
         """Requests in flight when another router began to report them, or some of them."""
-        self._waiting_room = WaitingRoom()
+        self._waiting_room = WaitingRoom(scheduler.held)
         """Requests for the least loaded instance, while there is none."""
         self._used_at = now
         """When the pool last had a request, at least; what was before this process is not known to be idle."""
@@ -92,14 +91,13 @@ class PoolAccount:
         """Go by this table from now on."""
         self._classes = classes
         self._token_sizes = sizes
-        self._outlook, self._holding = table.outlook, table.holding
+        self._waiting_room.take(table)
 
     # ── use ──
 
     def held(self) -> HeldDemand:
         """Requests that wait for the pool to have an instance."""
-        routed = self._scheduler.held()
-        return HeldDemand(requests=routed.requests + len(self._waiting_room), prompt_tokens=routed.prompt_tokens)
+        return self._waiting_room.held()
 
     def use(self, now: float) -> PoolUse:
         """How the pool is used by this router."""
@@ -121,9 +119,7 @@ class PoolAccount:
     async def wait_for_instance(self, body_bytes: int, now: float) -> None:
         """Wait for an instance to take direct requests, if one is to come and there is room to wait."""
         self._used_at = now
-        holding = self._holding
-        if self._outlook is Outlook.COMING and self._waiting_room.has_room(body_bytes, self._scheduler.held(), holding):
-            await self._waiting_room.wait(body_bytes, holding.hold_for_seconds)
+        await self._waiting_room.wait_for_instance(body_bytes)
 
     def stop_waiting(self) -> None:
         """Let all direct requests go on that wait for an instance."""
@@ -186,11 +182,8 @@ class PoolAccount:
             raise
         self.deliver(results, now)
         if self._waiting_room.waiters:
-            self._bound_held()
+            self._waiting_room.make_room()
         return ticket
-
-    def _bound_held(self) -> None:
-        self._waiting_room.make_room(self._scheduler.held(), self._holding)
 
     def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
         """The prompt is computed on the prefill instance; the answer is still to come from the decode instance, unless
@@ -367,7 +360,7 @@ class PoolAccount:
             self._ticked_at = now
             self.deliver(self._scheduler.tick(now), now)
             if self._waiting_room.waiters:
-                self._bound_held()
+                self._waiting_room.make_room()
 
     def shut_down(self, now: float) -> None:
         """Refuse everything that waits in a queue; what was dispatched goes on."""

@@ -1,13 +1,20 @@
-"""What the engines of one pool said last, and what of it is not as the pool's spec says."""
+"""What the engines of one pool said last, what of it is not as the pool's spec says, and what was observed before.
+
+What an earlier process of this router or other routers observed stands in for what this router has not measured itself,
+as far as it is still believed.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import replace
 
-from fairlead.reports.engines import EngineTrouble, TroubledEngine
+from fairlead.capabilities import UNKNOWN, Figure
+from fairlead.reports.engines import EngineMemory, EngineTrouble, TroubledEngine
+from fairlead.routing.knowledge.engine_memories import believed, joined
 from fairlead.routing.knowledge.progress import EngineProgress, Life
-from fairlead.tables import InstanceEntry, PoolKey
+from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
 from fairlead.targets import Ranks, RanksSeen, instance_of, rank_of, target_of
 from fairlead_router.engines.engine_pages import EngineFigures, EnginePage
 from fairlead_router.engines.model_cards import Card, aliases_of
@@ -168,3 +175,53 @@ class KnownEngines:
         if trouble is not EngineTrouble.ENGINE_STALLED:
             return 0.0
         return max((life.stalled_seconds for life in self.lives_of(instance).values()), default=0.0)
+
+
+class RecalledEngines:
+    """The newest of all that was recalled, of one instance. Every table given has the pool's instances, and its token
+    is the one that is counted by now.
+    """
+
+    __slots__ = ("_memory",)
+
+    def __init__(self) -> None:
+        self._memory: EngineMemory | None = None
+
+    def take(self, memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
+        """Remember each figure of it that is newer or better known than what is remembered; returns what now is."""
+        self._memory = joined(self.of_instance(table, now), believed(memory, table, now))
+        return self._memory
+
+    def measured(self, memory: EngineMemory, bytes_per_token: Figure, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
+        """Remember what is measured here of one of so many ranks of an instance; returns what is remembered now.
+
+        So a router that has not been asked for an hour goes by what it would go by if it had been restarted.
+        """
+        known = replace(
+            memory.known,
+            prefill_tokens_per_second=_times(memory.known.prefill_tokens_per_second, parts),
+            bytes_per_token=bytes_per_token,
+        )
+        return self.take(replace(memory, known=known), table, now)
+
+    def of_instance(self, table: RoutingTable, now: float) -> EngineMemory | None:
+        """What still holds for the engines of this table; None if nothing does."""
+        self._memory = None if self._memory is None else believed(self._memory, table, now)
+        return self._memory
+
+    def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
+        """The same of one of so many ranks of an instance, which has a part of its speed."""
+        memory = self.of_instance(table, now)
+        if memory is None:
+            return None
+        part = _times(memory.known.prefill_tokens_per_second, 1 / parts)
+        return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
+
+    def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
+        """Of prompt text; unknown where none is remembered."""
+        memory = self.of_instance(table, now)
+        return UNKNOWN if memory is None else memory.known.bytes_per_token
+
+
+def _times(figure: Figure, times: float) -> Figure:
+    return figure if figure.value is None or times == 1 else replace(figure, value=figure.value * times, spread=None)

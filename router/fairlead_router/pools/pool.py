@@ -20,8 +20,7 @@ from fairlead.targets import Ranks, instance_of, target_of, targets_of
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.account import PoolAccount
 from fairlead_router.pools.instance_choice import InstanceChoice
-from fairlead_router.pools.known_engines import KnownEngines
-from fairlead_router.pools.recalled_engines import RecalledEngines
+from fairlead_router.pools.known_engines import KnownEngines, RecalledEngines
 from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 

@@ -28,7 +28,7 @@ from fairlead_router.protocols.media import medium
 Chat = Mapping[str, Any]
 
 TOOLS, MEDIA = 1, 2
-"""What a chat has besides plain text; its tokens are counted apart (`prompt_sizes`)."""
+"""What a chat has besides plain text; its tokens are counted apart (`gateway.routed_requests`)."""
 
 _NEXT_PART = b"\xfd"
 """Between the parts of a content."""

@@ -18,10 +18,8 @@ from fairlead_process.clock import SteadyClock
 from fairlead_router.deciding import callers, company, connections
 from fairlead_router.deciding.company import Company
 from fairlead_router.deciding.decider import OtherRouter
-from fairlead_router.deciding.folder import Folder
 from fairlead_router.deciding.frames import PROTOCOL, Body, Challenge, Frame, Hello, Welcome, encode, named
-from fairlead_router.deciding.listed import Directory, Listed
-from fairlead_router.deciding.told_routers import ToldRouters
+from fairlead_router.deciding.listed import Directory, Folder, Listed, ToldRouters
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.account import KEEP_REPORTING_SECONDS
 from fairlead_router.pools.pool import Pool

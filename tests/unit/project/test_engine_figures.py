@@ -29,7 +29,7 @@ ALLOWED = {
     "operator/fairlead_operator/pod_templates.py": TRUTH,
     "operator/fairlead_operator/reconciling/roles.py": OBSERVED,
     "router/fairlead_router/pools/pool.py": DECLARES,
-    "router/fairlead_router/pools/recalled_engines.py": OBSERVED,
+    "router/fairlead_router/pools/known_engines.py": OBSERVED,
     "router/fairlead_router/reporting/learnt_figures.py": "tells it beside what was measured",
     "simulator/fairlead_simulator/simulate_command.py": "says what routers are told",
     "simulator/fairlead_simulator/simulation/autoscaling.py": "makes a figure of it, whose source is `declared`",

@@ -68,15 +68,15 @@ async def test_waiting_ends_when_the_pool_is_closed_or_the_router_stops() -> Non
 
 
 async def test_waiting_ends_after_its_time() -> None:
-    room = WaitingRoom()
+    room = WaitingRoom(HeldDemand)
     await room.wait(10, 0.01)
     assert len(room) == 0
 
 
 def test_bodies_that_wait_are_bounded_in_bytes() -> None:
-    assert WaitingRoom().has_room(MOST_BYTES, HeldDemand(), HoldingFacts())
-    assert not WaitingRoom().has_room(MOST_BYTES + 1, HeldDemand(), HoldingFacts())
-    assert not WaitingRoom().has_room(MOST_BYTES - 9, HeldDemand(requests=1, body_bytes=10), HoldingFacts())
+    assert WaitingRoom(HeldDemand).has_room(MOST_BYTES)
+    assert not WaitingRoom(HeldDemand).has_room(MOST_BYTES + 1)
+    assert not WaitingRoom(lambda: HeldDemand(requests=1, body_bytes=10)).has_room(MOST_BYTES - 9)
 
 
 COMING = st.lists(st.tuples(st.sampled_from(["direct", "routed", "left"]), st.sampled_from([1, MOST_BYTES // 3, MOST_BYTES])), max_size=20)
