@@ -31,12 +31,12 @@ from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EarlyRejectionFacts, EngineFacts, InstanceEntry, PoolKey, RoutingFacts, RoutingTable, SessionFacts, SloFacts
 from fairlead_process.clock import SteadyClock
-from fairlead_router.answers import Usage
 from fairlead_router.deciding.company import LOOK_SECONDS, Company
-from fairlead_router.deciding.folder import Folder
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Pools
+from fairlead_router.deciding.listed import Folder
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
+from fairlead_router.protocols.answers import Usage
 
 NAMES = ("router-0", "router-1")
 POOL = PoolKey(namespace="default", name="chat")
@@ -119,12 +119,12 @@ async def serve(member: Member, pool: Pool, number: int) -> float:
     now = member.now()
     made = request(number, now)
     began = perf_counter()
-    ticket = pool.submit(made, now)
+    ticket = pool.account.submit(made, now)
     verdict = await ticket.decided()
     seconds = perf_counter() - began
     assert isinstance(verdict, Dispatch), verdict
-    pool.first_token(ticket, member.now())
-    pool.complete(ticket, member.now(), Usage(100, 0, made.prompt_tokens))
+    pool.account.first_token(ticket, member.now())
+    pool.account.complete(ticket, member.now(), Usage(100, 0, made.prompt_tokens))
     return seconds
 
 

@@ -17,9 +17,9 @@ from benchmarks.command_line import count
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import PoolKey
-from fairlead_router.keys import GatewayKeys
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.refusals import BadRequest
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.keys import GatewayKeys
+from fairlead_router.protocols.refusals import BadRequest
 
 ROUNDS = 5
 CHAT = PoolKey(namespace="default", name="chat")

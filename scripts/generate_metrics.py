@@ -12,7 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_api.http.telemetry import Telemetry
-from fairlead_router.metrics import RouterMetrics
+from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.metrics_text import render_metrics

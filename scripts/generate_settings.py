@@ -17,7 +17,7 @@ from fairlead_process.reference import CommandOption, Section, page
 from fairlead_process.starting import FaultSettings
 from fairlead_router.settings import RouterSettings
 from fairlead_sandbox.settings import SandboxSettings
-from fairlead_web.settings import AloneSettings
+from fairlead_web.frame.settings import AloneSettings
 
 INTRODUCTION = """
 # Settings

@@ -17,10 +17,10 @@ from typing import Any
 from benchmarks.crashes.facts import records
 
 from fairlead_client.internal import SystemApi
-from fairlead_router.keys import GatewayKeys
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pools
-from fairlead_router.reporting.batches import encode_batches
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.keys import GatewayKeys
+from fairlead_router.pools.pools import Pools
+from fairlead_router.reporting.collecting import encode_batches
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics

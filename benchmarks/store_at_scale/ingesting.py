@@ -19,7 +19,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.internal import SystemApi
 from fairlead_client.outcomes import Refused, Taken
 from fairlead_client.report_posts import encode_batch
-from fairlead_router.reporting.lanes import SHORTEST_PAUSE_SECONDS
+from fairlead_router.reporting.delivering import SHORTEST_PAUSE_SECONDS
 
 POOL = PoolKey(namespace="big", name="p1")
 BATCH = 500

@@ -10,8 +10,8 @@ from typing import Any
 
 import uvicorn
 
-from fairlead_router.informing import Informing, Scope, Send, send_answer, send_json
-from fairlead_router.refusals import BadRequest
+from fairlead_router.gateway.informing import Informing, Scope, Send, send_answer, send_json
+from fairlead_router.protocols.refusals import BadRequest
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 

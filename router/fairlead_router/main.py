@@ -24,46 +24,43 @@ from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
 from fairlead_router.admin import serving_admin
-from fairlead_router.body_memory import BodyMemory, memory_for_bodies
-from fairlead_router.calls import Calls
-from fairlead_router.canaries import LOOK_SECONDS as CANARY_LOOK_SECONDS
-from fairlead_router.canaries import Canaries
-from fairlead_router.client_connections import ConnectionLimits
-from fairlead_router.cors import Cors
 from fairlead_router.deciding.company import LOOK_SECONDS, Company
-from fairlead_router.deciding.folder import Folder
-from fairlead_router.deciding.listed import Directory
-from fairlead_router.deciding.told_routers import ToldRouters
-from fairlead_router.direct import DirectRelay
-from fairlead_router.engine_lives import EngineLives
-from fairlead_router.engine_metrics import DOUBTED_SECONDS, SCRAPE_SECONDS, EngineScraper
-from fairlead_router.gateway import Gateway
-from fairlead_router.held_responses import HeldResponses
-from fairlead_router.informing import Informing
-from fairlead_router.keys import GatewayKeys
-from fairlead_router.kv_event_following import FOLLOW_SECONDS, KvEventFollower
-from fairlead_router.metrics import RouterMetrics
+from fairlead_router.deciding.listed import Directory, Folder, ToldRouters
+from fairlead_router.engines.silences import Silences
+from fairlead_router.engines.upstream import UpstreamPool
+from fairlead_router.gateway.gateway import Gateway
+from fairlead_router.gateway.informing import Informing
+from fairlead_router.gateway.prompt_tokens import PromptTokens
+from fairlead_router.gateway.routed_requests import RoutedRequests
+from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
-from fairlead_router.pool_training import TRAIN_SECONDS, PoolTraining
-from fairlead_router.pools import Pools, SchedulerFactory
-from fairlead_router.prompt_tokens import PromptTokens
-from fairlead_router.proxying import Proxy
-from fairlead_router.reporting.batches import spooled_changes
-from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector
+from fairlead_router.pools.engine_lives import EngineLives
+from fairlead_router.pools.engine_metrics import DOUBTED_SECONDS, SCRAPE_SECONDS, EngineScraper
+from fairlead_router.pools.keys import GatewayKeys
+from fairlead_router.pools.kv_event_following import FOLLOW_SECONDS, KvEventFollower
+from fairlead_router.pools.pool_training import TRAIN_SECONDS, PoolTraining
+from fairlead_router.pools.pools import Pools, SchedulerFactory
+from fairlead_router.pools.table_cache import KeptRouters, TableCache
+from fairlead_router.pools.table_stream import TableFollower
+from fairlead_router.relaying.calls import Calls
+from fairlead_router.relaying.canaries import LOOK_SECONDS as CANARY_LOOK_SECONDS
+from fairlead_router.relaying.canaries import Canaries
+from fairlead_router.relaying.direct import DirectRelay
+from fairlead_router.relaying.held_responses import HeldResponses
+from fairlead_router.relaying.proxying import Proxy
+from fairlead_router.relaying.sending import Sender
+from fairlead_router.relaying.usage_asking import UsageAsking
+from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector, spooled_changes
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
-from fairlead_router.routed_requests import RoutedRequests
-from fairlead_router.sending import Sender
-from fairlead_router.serving import GatewayServer, connections_for, server_config
+from fairlead_router.serving.body_memory import BodyMemory, memory_for_bodies
+from fairlead_router.serving.client_connections import ConnectionLimits
+from fairlead_router.serving.cors import Cors
+from fairlead_router.serving.http_server import GatewayServer, connections_for, server_config
 from fairlead_router.settings import RouterSettings, read_settings
-from fairlead_router.silences import Silences
-from fairlead_router.table_cache import KeptRouters, TableCache
-from fairlead_router.table_stream import TableFollower
 from fairlead_router.training.trainer import Trainer
-from fairlead_router.upstream import UpstreamPool
-from fairlead_router.usage_asking import UsageAsking
 
 TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0

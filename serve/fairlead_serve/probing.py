@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from fairlead.tables import KV_USAGE_METRICS
-from fairlead_router.engine_pages import PageUnreadable, ToldModels, read_models, read_page
+from fairlead_router.engines.engine_pages import PageUnreadable, ToldModels, read_models, read_page
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
 from fairlead_serve.engine_states import NO_ANSWER, UNASKED, Health
 

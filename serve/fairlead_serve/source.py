@@ -21,7 +21,7 @@ from fairlead_client.outcomes import Later
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.settings import Pace
-from fairlead_router.engine_pages import ToldModels
+from fairlead_router.engines.engine_pages import ToldModels
 from fairlead_serve.engine_states import Health, ServedEngine, WantedEngine, next_round, warm_shares
 from fairlead_serve.pool_files import NAMESPACE, PoolFile, digest, parse_pool_file
 from fairlead_serve.pool_reports import conditions, pool_state, wanted_engines

@@ -48,7 +48,7 @@ async def ask_all(live: Live, world: World, requests: Sequence[Request]) -> list
 @pytest.fixture
 def asks_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for a prompt of which another has told nearly all."""
-    monkeypatch.setattr("fairlead_router.prompt_tokens.KNOWN_ENOUGH", 2.0)
+    monkeypatch.setattr("fairlead_router.gateway.prompt_tokens.KNOWN_ENOUGH", 2.0)
 
 
 async def assert_known_the_second_time(live: Live, world: World, requests: Sequence[Request]) -> None:

@@ -82,7 +82,7 @@ async def test_what_engines_say_of_themselves_is_read(live: Live) -> None:
     await until(lambda: set(pool.engines.pages) == set(live.engines), SECONDS)
     for page in pool.engines.pages.values():
         assert page.kv_cache_tokens == BLOCKS * BLOCK_TOKENS and page.running is not None and page.waiting is not None
-    assert pool.scheduler.table.engine.kv_cache_tokens == BLOCKS * BLOCK_TOKENS
+    assert live.running.scheduler.table.engine.kv_cache_tokens == BLOCKS * BLOCK_TOKENS
     assert (await live.ask("one block of tokens at least, so that its size is told " * 8)).status_code == 200
     await until(lambda: live.running.scheduler.caches.block_tokens == BLOCK_TOKENS, SECONDS)
     assert pool.engines.troubled() == ()

@@ -29,19 +29,18 @@ from fairlead_client.problems import ApiProblem, ClientError
 from fairlead_client.resources.problems import Problem
 from fairlead_process.clock import utc_now
 from fairlead_web import pages as page_modules
-from fairlead_web.asgi_streaming import streaming
-from fairlead_web.assets import load_assets
-from fairlead_web.fragments import PICTURE_SECONDS, SECONDS, Fragments
-from fairlead_web.paces import Paces
+from fairlead_web.forms.uploaded_traces import MOST_BYTES
+from fairlead_web.frame.assets import load_assets
+from fairlead_web.frame.rendering import Renderer
+from fairlead_web.frame.routes import Handler, Routes
+from fairlead_web.frame.security import SAFE_METHODS, Shield, csrf_matches
+from fairlead_web.frame.settings import web_settings
+from fairlead_web.frame.visits import Site, Visit, regions_of, visit_of
+from fairlead_web.live.api_connections import api_client, streaming, watch
+from fairlead_web.live.fragments import PICTURE_SECONDS, SECONDS, Fragments
+from fairlead_web.live.paces import Paces
+from fairlead_web.live.turns import Turns
 from fairlead_web.pages import access, errors, simulator, streams
-from fairlead_web.rendering import Renderer
-from fairlead_web.routes import Handler, Routes
-from fairlead_web.security import SAFE_METHODS, Shield, csrf_matches
-from fairlead_web.settings import web_settings
-from fairlead_web.staleness import api_client, watch
-from fairlead_web.turns import Turns
-from fairlead_web.uploaded_traces import MOST_BYTES
-from fairlead_web.visits import Site, Visit, regions_of, visit_of
 
 Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for one in iter_modules(page_modules.__path__))

@@ -8,7 +8,7 @@ import uvicorn
 from fairlead_process.http_heads import BoundedHeads
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_web.app import create_web_app
-from fairlead_web.settings import read_settings
+from fairlead_web.frame.settings import read_settings
 
 
 @click.command()

@@ -2,5 +2,8 @@
 
 company ──► callers (what others ask of this router) ──────────────► connections ──► frames
         ├─► meeting ──► decider (what this router asks of another) ─┘  both prove who they are by proofs
-        └─► listed: folder (who is on this machine), told_routers (whom the control API knows of)
+        └─► listed (who is on this machine, or whom the control API knows of)
+
+It must not decide: the scheduler of the router that is asked does. Its danger is a request with two deciders, or with
+none: a router whose decider is gone decides by itself again, and each goes on reporting until the other does.
 """

@@ -27,8 +27,8 @@ from fairlead_router.deciding.frames import (
     named,
 )
 from fairlead_router.deciding.proofs import Handshake, new_nonce
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Pools
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
 
 MOST_STRANGERS = 64
 """Connections whose routers have not proven who they are; the oldest ends for one more."""
@@ -184,19 +184,19 @@ class Callers:
             now = self._now()
             if isinstance(body, Asked):
                 caller.ahead_seconds = min(caller.ahead_seconds, now - body.submitted_at)
-            guest.pool.deliver(guest.scheduler.hear_front(guest, _by_this_clock(body, caller.ahead_seconds), now), now)
+            guest.pool.account.deliver(guest.scheduler.hear_front(guest, _by_this_clock(body, caller.ahead_seconds), now), now)
 
     def _join(self, connection: RouterConnection, caller: _Caller, name: str, join: Join) -> None:
         self._leave(caller, name)
         namespace, _, short = name.partition("/")
         pool = self._pools.get(PoolKey(namespace=namespace, name=short))
-        may = self._takes and pool is not None and pool.table.uid == join.uid and not pool.is_front
+        may = self._takes and pool is not None and pool.table.uid == join.uid and not pool.account.is_decided_elsewhere
         if not may or pool is None or not isinstance(pool.scheduler, SharedScheduler):
             connection.say(name, Gone())
             return
         guest = caller.guests[name] = _Guest(connection, pool, pool.scheduler)
         pool.scheduler.join(guest)
-        pool.guests += 1
+        pool.account.join()
 
     def _give_back(self, connection: RouterConnection, caller: _Caller, name: str) -> None:
         connection.say(name, Gone())
@@ -206,9 +206,8 @@ class Callers:
         guest = caller.guests.pop(name, None)
         if guest is not None:
             now = self._now()
-            guest.pool.guests -= 1
-            guest.pool.keep_reporting(now)
-            guest.pool.deliver(guest.scheduler.leave(guest, now), now)
+            guest.pool.account.leave(now)
+            guest.pool.account.deliver(guest.scheduler.leave(guest, now), now)
 
 
 def _by_this_clock(word: Body, ahead_seconds: float) -> Word:

@@ -16,9 +16,9 @@ from fairlead_router.deciding.decider import OtherRouter
 from fairlead_router.deciding.frames import PROTOCOL, Alive
 from fairlead_router.deciding.listed import Directory, Listed
 from fairlead_router.deciding.meeting import Meeting
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Pools
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
 
 LOOK_SECONDS = 0.25
 LATE_SECONDS = 1.0
@@ -142,7 +142,7 @@ class Company:
         asked = 0
         for pool in living:
             decider = self._decider(pool)
-            pool.apart = Apart.AFTER_PREFILL if pool.table.early_rejection.mode == "AfterPrefill" else self._apart
+            pool.decides_apart(Apart.AFTER_PREFILL if pool.table.early_rejection.mode == "AfterPrefill" else self._apart)
             for other in others:
                 if other is not decider:
                     other.ask_no_more(pool)

@@ -14,7 +14,7 @@ from fairlead_router.deciding.connections import RouterConnection
 from fairlead_router.deciding.frames import PROTOCOL, Alive, Body, Challenge, Frame, Gone, Hello, Join, Leave, Proof, Welcome, bounded
 from fairlead_router.deciding.listed import Listed
 from fairlead_router.deciding.proofs import Handshake, new_nonce
-from fairlead_router.pool import Pool
+from fairlead_router.pools.pool import Pool
 
 logger = logging.getLogger(__name__)
 
@@ -79,11 +79,10 @@ class OtherRouter:
     def ask(self, pool: Pool, scheduler: SharedScheduler) -> None:
         """Let it decide for a pool. Until it has reported what it takes over, this router goes on reporting that."""
         name, now = str(pool.key), self._now()
-        pool.keep_reporting(now)
         self._asked[name] = pool
         self._asked_at[name] = now
         self.connection.say(name, Join(uid=pool.table.uid))
-        pool.is_front = True
+        pool.account.decide_elsewhere(now)
         scheduler.ask(_Words(self.connection, name), now)
 
     def ask_no_more(self, pool: Pool) -> None:
@@ -103,9 +102,9 @@ class OtherRouter:
         pool = self._asked.pop(name)
         now = self._now()
         self._not_before[name] = now + pause
-        pool.is_front = False
+        pool.account.decide_here()
         if isinstance(pool.scheduler, SharedScheduler):
-            pool.deliver(pool.scheduler.ask_nobody(now), now)
+            pool.account.deliver(pool.scheduler.ask_nobody(now), now)
 
     def _hear(self, connection: RouterConnection, frame: Frame) -> None:
         body, pool = frame.body, self._asked.get(frame.pool)
@@ -117,10 +116,10 @@ class OtherRouter:
         if isinstance(body, Gone):
             self._left(frame.pool)
         elif isinstance(body, Dispatch | Refusal) and isinstance(pool.scheduler, SharedScheduler):
-            ticket = pool.tickets.get(body.request.id)
+            ticket = pool.account.tickets.get(body.request.id)
             if ticket is not None and ticket.verdict is None:  # else told before this router went on alone, and too late
                 now = self._now()
-                pool.deliver(pool.scheduler.hear(replace(body, request=ticket.request), now), now)
+                pool.account.deliver(pool.scheduler.hear(replace(body, request=ticket.request), now), now)
 
     def _greet(self, connection: RouterConnection, body: Body) -> None:
         """Show that this router may ask, and see whether the other is the one that is listed."""

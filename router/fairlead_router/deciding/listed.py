@@ -1,10 +1,21 @@
-"""Where routers find each other: what is known of each, and the places where that stands."""
+"""Where routers find each other: a folder on one machine, or the control API.
+
+In the folder each router has a file that only their user can read. Or each router says in its reports where it can be
+asked, and the API's receipts name the others; the last names hold while the API is away.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
+from fairlead.reports.batches import AskAddress
 from fairlead_router.deciding.frames import PROTOCOL
 
 
@@ -37,3 +48,77 @@ class Directory(Protocol):
 
     def listed(self) -> dict[str, Listed]:
         """All routers known by name."""
+
+
+_SUFFIX = ".json"
+_decoder = msgspec.json.Decoder(Listed)
+
+
+class Folder:
+    """The files of all routers. One that was killed leaves its file, which says where nobody answers, or a stranger."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def enter(self, own: Listed) -> None:
+        """Make this router known, again if its file was taken away. Raises OSError."""
+        path = self._file(own.router)
+        if self._read(path) == own:
+            return
+        self._path.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(msgspec.json.encode(own))
+        temporary.replace(path)
+
+    def leave(self, router: str) -> None:
+        """Make it known no more."""
+        with contextlib.suppress(OSError):
+            self._file(router).unlink()
+
+    def listed(self) -> dict[str, Listed]:
+        """All routers by name; files of other users, and such as cannot be read or understood, are left out."""
+        found: dict[str, Listed] = {}
+        for path in sorted(self._path.glob(f"*{_SUFFIX}")):
+            one = self._read(path)
+            if one is not None:
+                found[one.router] = one
+        return found
+
+    def _read(self, path: Path) -> Listed | None:
+        with contextlib.suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
+            if os.fstat(file.fileno()).st_uid == os.geteuid():
+                return _decoder.decode(file.read())
+        return None
+
+    def _file(self, router: str) -> Path:
+        return self._path / f"{router.encode().hex()}{_SUFFIX}"
+
+
+class ToldRouters:
+    """Reports take `own` along, and their receipts bring the list."""
+
+    def __init__(self) -> None:
+        self.own: AskAddress | None = None
+        """Where this router can be asked; None while it cannot."""
+        self._listed: dict[str, Listed] = {}
+
+    def enter(self, own: Listed) -> None:
+        """Have this router made known with the next report."""
+        self.own = AskAddress(host=own.host, port=own.port, secret=own.secret, protocol=own.protocol)
+
+    def leave(self, router: str) -> None:
+        """Have it forgotten with the next report."""
+        self.own = None
+
+    def listed(self) -> dict[str, Listed]:
+        """All live routers that can be asked, as the API told last."""
+        return dict(self._listed)
+
+    def hear(self, told: Mapping[str, AskAddress]) -> None:
+        """A receipt told of all live routers that can be asked."""
+        self._listed = {
+            router: Listed(router=router, host=one.host, port=one.port, secret=one.secret, protocol=one.protocol)
+            for router, one in told.items()
+        }

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from fairlead.values import value
-from fairlead_router.conversations import BILLING, chat_of_messages, chat_of_response, without_billing
 from fairlead_router.kv_events.known_prompts import PromptText
+from fairlead_router.protocols.conversations import BILLING, chat_of_messages, chat_of_response, without_billing
 
 COMPLETIONS, CHAT, MESSAGES, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses"
 

@@ -2,6 +2,6 @@
 
 `exchange` is the order of the protocol's messages, pure; `accounts` is what a pool is told of a picked request; `wire`
 turns messages to bytes; `grpc_stream`, `grpc_connection`, `frame_reader` and `http2` are HTTP/2 and gRPC as far as a
-server of such streams needs them. The danger: a stream that ends without its request's account being settled counts in
-its pool for ever.
+server of such streams needs them. It must not send requests: the proxy does. Its danger: a stream that ends without
+its request's account being settled counts in its pool for ever.
 """

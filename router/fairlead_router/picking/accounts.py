@@ -11,21 +11,21 @@ from typing import Protocol
 
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of, rank_of
-from fairlead_router.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of
-from fairlead_router.charges import Charge
-from fairlead_router.dialects import Dialect
-from fairlead_router.held_responses import HeldResponses
-from fairlead_router.kept_headers import decision_headers
-from fairlead_router.passing import ANSWER
 from fairlead_router.picking.messages import HeaderList
-from fairlead_router.pool import Pool
-from fairlead_router.request_accounts import LaterAnswer
-from fairlead_router.served_names import refuses_name
-from fairlead_router.side_circuits import Tries
-from fairlead_router.side_circuits import fault_of as fault_of_kind
-from fairlead_router.squeezing import Squeezed
-from fairlead_router.tickets import Ticket
-from fairlead_router.usage_asking import REFUSALS, UsageAsking, names_the_option
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.served_names import refuses_name
+from fairlead_router.pools.settling import LaterAnswer
+from fairlead_router.pools.side_circuits import Tries
+from fairlead_router.pools.side_circuits import fault_of as fault_of_kind
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.kept_headers import decision_headers
+from fairlead_router.protocols.squeezing import Squeezed
+from fairlead_router.relaying.held_responses import HeldResponses
+from fairlead_router.relaying.passing import ANSWER
+from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
 """Most bytes of an unstreamed answer that are kept; of a longer one the small fields are read as it passes."""
@@ -101,7 +101,7 @@ class RoutedAccount:
         """See `Account`. A response before anything was dispatched is the proxy's own: the request is given up."""
         dispatch = self.ticket.verdict
         if not self.told or not isinstance(dispatch, Dispatch):
-            self.pool.cancel(self.ticket, now)
+            self.pool.account.cancel(self.ticket, now)
             return []
         if served is not None and served != dispatch.address:
             dispatch = self._follow(dispatch, served, now)
@@ -127,7 +127,7 @@ class RoutedAccount:
             if address in by_address:
                 pool.engine_failed(by_address[address], PASSED_OVER, now, self.ticket)
         target = pool.target(instance, rank_of(dispatch.instance))
-        verdict = pool.retry(self.ticket, dispatch.instance, now, reached=True, to=target)
+        verdict = pool.account.retry(self.ticket, dispatch.instance, now, reached=True, to=target)
         return verdict if isinstance(verdict, Dispatch) else dispatch
 
     def _named(self, dispatch: Dispatch) -> HeaderPairs:
@@ -155,7 +155,7 @@ class RoutedAccount:
             if last:
                 shown += reader.end()
             if reader.began and not self.ticket.saw_first_token:
-                self.pool.first_token(self.ticket, now)
+                self.pool.account.first_token(self.ticket, now)
             if self._dialect is Dialect.RESPONSES and not self._remembered:
                 self._remember(reader.response_id)
             return shown
@@ -175,19 +175,19 @@ class RoutedAccount:
         """See `Account`."""
         pool, ticket, dispatch = self.pool, self.ticket, self.ticket.verdict
         if self._failed:
-            pool.fail(ticket, now)
+            pool.account.fail(ticket, now)
         elif isinstance(dispatch, Dispatch) and self.told:
             if self._status >= 400:
                 self._note_refusal(dispatch)
                 if refuses_name(self._status, b"".join(self._pieces or ()), self.name):
                     pool.choice.names.doubt(instance_of(dispatch.instance))
-                pool.decline(ticket, now)
+                pool.account.decline(ticket, now)
             elif self._is_answer():
                 pool.engine_worked(dispatch.instance, now)
-                pool.complete(ticket, now, self._usage())
+                pool.account.complete(ticket, now, self._usage())
             else:
                 pool.engine_failed(dispatch.instance, ANSWER, now, ticket)
-                pool.fail(ticket, now)
+                pool.account.fail(ticket, now)
 
     def abandoned(self, now: float) -> None:
         """See `Account`. A client that has had the protocol's last event was served, whoever closed."""
@@ -196,11 +196,11 @@ class RoutedAccount:
             self._failed = True
             self.pool.engine_failed(dispatch.instance, ANSWER, now, self.ticket)
         if self._failed:
-            self.pool.fail(self.ticket, now)
+            self.pool.account.fail(self.ticket, now)
             return
         if reader is not None and reader.finished and isinstance(dispatch, Dispatch):
             self.pool.engine_worked(dispatch.instance, now)
-        self.pool.cancel(self.ticket, now)
+        self.pool.account.cancel(self.ticket, now)
 
     def _is_answer(self) -> bool:
         """Whether what came after a status of success is an answer; of a path that is not the gateway's, whether it is
@@ -241,13 +241,12 @@ class DirectAccount:
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None) -> None:
         self.pool = pool
-        self._later = None if charge is None else LaterAnswer(pool.accounts, charge)
+        self._later = None if charge is None else LaterAnswer(pool.account.settling, charge)
         self.instance = instance = told[0]
         self._told = told
         self._outcome = "served"
         self._tries = Tries(pool.choice.circuits)
-        pool.direct[instance] += 1
-        pool.used_at = now
+        pool.account.begin_direct(instance, now)
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """See `Account`."""
@@ -255,9 +254,9 @@ class DirectAccount:
         if other != self.instance:  # the proxy saw those before it fail
             for passed in self._told[: self._told.index(other)] if other in self._told else self._told[:1]:
                 self._failed_at(passed, PASSED_OVER, now)
-            self._count_out()
+            self.pool.account.end_direct(self.instance)
             self.instance = other
-            self.pool.direct[other] += 1
+            self.pool.account.begin_direct(other, now)
         status, _ = status_and_kind(headers)
         kind = fault_of(status, credentials=self.pool.passes_credentials(self.instance))
         if kind is not None:
@@ -297,14 +296,9 @@ class DirectAccount:
         self._tries.failed(instance, fault_of_kind(kind), now)
 
     def _leave(self, now: float) -> None:
-        self._count_out()
+        self.pool.account.end_direct(self.instance)
         if self._later is not None:
             self._later.settle(now)
-
-    def _count_out(self) -> None:
-        self.pool.direct[self.instance] -= 1
-        if not self.pool.direct[self.instance]:
-            del self.pool.direct[self.instance]
 
 
 def status_and_kind(headers: HeaderList) -> tuple[int, bool]:

@@ -7,19 +7,19 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
 from fairlead.tables import Outlook
-from fairlead_router import paths
-from fairlead_router.calls import Calls
-from fairlead_router.charges import Charge
-from fairlead_router.held_responses import HeldResponses
-from fairlead_router.keys import GatewayKey, GatewayKeys
 from fairlead_router.picking.accounts import DirectAccount
 from fairlead_router.picking.finding import members
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.picking.picked_request import PickedRequest
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Opens
-from fairlead_router.refusals import BadRequest, ErrorAnswer, closed, nobody_serves
-from fairlead_router.response_holders import ResponseHolders
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.keys import GatewayKey, GatewayKeys
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Opens
+from fairlead_router.protocols import paths
+from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, closed, nobody_serves
+from fairlead_router.relaying.calls import Calls
+from fairlead_router.relaying.held_responses import HeldResponses
+from fairlead_router.relaying.response_holders import ResponseHolders
 from fairlead_router.settings import RouterSettings
 
 Work = Callable[[], Coroutine[None, None, None]]
@@ -63,8 +63,7 @@ class DirectPicks:
             self._start(asked, partial(self._await_instance, asked, pool, name))
 
     async def _await_instance(self, asked: PickedRequest, pool: Pool, name: str) -> None:
-        pool.used_at = self._now()
-        await pool.wait_for_instance(len(asked.body))
+        await pool.account.wait_for_instance(len(asked.body), self._now())
         instances = pool.choice.by_load((), self._now(), name)
         if instances:
             self._send(asked, pool, instances)

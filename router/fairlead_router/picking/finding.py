@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote_to_bytes
 
-from fairlead_router import paths
-from fairlead_router.bodies import header_value
-from fairlead_router.keys import GatewayKey
-from fairlead_router.paths import Endpoint
+from fairlead_router.gateway.routed_requests import POOL_HEADER, opened_by
 from fairlead_router.picking.messages import HeaderList
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Opens, Pools
-from fairlead_router.refusals import BadRequest
-from fairlead_router.requests import SYSTEM_HEADERS
-from fairlead_router.routed_requests import POOL_HEADER, opened_by
-from fairlead_router.sending import is_credential
-from fairlead_router.session_names import SESSION_HEADERS
+from fairlead_router.pools.keys import GatewayKey
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Opens, Pools
+from fairlead_router.protocols import paths
+from fairlead_router.protocols.paths import Endpoint
+from fairlead_router.protocols.refusals import BadRequest
+from fairlead_router.protocols.requests import SYSTEM_HEADERS, is_credential
+from fairlead_router.protocols.session_names import SESSION_HEADERS
+from fairlead_router.serving.bodies import header_value
 
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")
 _SUFFIX = b"-picker"

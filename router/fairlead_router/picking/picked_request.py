@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from fairlead_router.bodies import header_value
-from fairlead_router.body_memory import MemoryFull, MemoryShare
-from fairlead_router.dialects import Dialect
 from fairlead_router.picking.accounts import Account
 from fairlead_router.picking.finding import withheld
 from fairlead_router.picking.messages import HeaderList
-from fairlead_router.pool import Pool
-from fairlead_router.refusals import ErrorAnswer
-from fairlead_router.requests import is_shown_id
-from fairlead_router.sending import RANK_HEADER
+from fairlead_router.pools.pool import Pool
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.refusals import ErrorAnswer
+from fairlead_router.protocols.requests import RANK_HEADER, is_shown_id
+from fairlead_router.serving.bodies import header_value
+from fairlead_router.serving.body_memory import MemoryFull, MemoryShare
 
 
 class PickedRequest:

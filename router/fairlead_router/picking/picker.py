@@ -9,37 +9,45 @@ from functools import partial
 
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.targets import instance_of, rank_of
-from fairlead_router import paths
-from fairlead_router.bodies import BODY_LIMIT, UPLOAD_LIMIT, decoded, header_value
-from fairlead_router.body_memory import BodyMemory, MemoryFull
-from fairlead_router.calls import Calls, Change
-from fairlead_router.charges import Charge
-from fairlead_router.claims import may_explain
-from fairlead_router.client_requests import BodyTooLarge
-from fairlead_router.content_codings import ContentDecoder, codings_of
-from fairlead_router.direct import DirectRelay
-from fairlead_router.forms import PassingForm
-from fairlead_router.held_responses import HeldResponses
-from fairlead_router.informing import Informing
-from fairlead_router.kept_headers import asks_to_explain
-from fairlead_router.keys import GatewayKey, GatewayKeys
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.paths import Endpoint, Handling
-from fairlead_router.peer_fields import refuse_peer_addresses
+from fairlead_router.gateway.claims import may_explain
+from fairlead_router.gateway.informing import Informing
+from fairlead_router.gateway.routed_requests import RoutedRequests, answer_follows
+from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.accounts import RoutedAccount
 from fairlead_router.picking.direct_picks import DirectPicks, Work, of_http1
 from fairlead_router.picking.finding import any_pool, find_endpoint, members, opening, pool_of_service, session_headers
 from fairlead_router.picking.picked_request import PickedRequest
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Opens, Pools
-from fairlead_router.prompts import invocation_prompt
-from fairlead_router.refusals import BadRequest, body_too_large, body_too_slow, memory_full, own_fault, refusal_answer, shutting_down
-from fairlead_router.requests import ParsedRequest, is_shown_id, parse_request
-from fairlead_router.response_holders import ResponseHolders
-from fairlead_router.routed_requests import RoutedRequests, answer_follows
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.keys import GatewayKey, GatewayKeys
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Opens, Pools
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols import paths
+from fairlead_router.protocols.kept_headers import asks_to_explain
+from fairlead_router.protocols.paths import Endpoint, Handling
+from fairlead_router.protocols.peer_fields import refuse_peer_addresses
+from fairlead_router.protocols.prompts import invocation_prompt
+from fairlead_router.protocols.refusals import (
+    BadRequest,
+    body_too_large,
+    body_too_slow,
+    memory_full,
+    own_fault,
+    refusal_answer,
+    shutting_down,
+)
+from fairlead_router.protocols.requests import ParsedRequest, is_shown_id, parse_request
+from fairlead_router.relaying.calls import Calls, Change
+from fairlead_router.relaying.direct import DirectRelay
+from fairlead_router.relaying.held_responses import HeldResponses
+from fairlead_router.relaying.response_holders import ResponseHolders
+from fairlead_router.relaying.usage_asking import UsageAsking, ask_for_usage, may_ask_for_usage
+from fairlead_router.serving.bodies import BODY_LIMIT, UPLOAD_LIMIT, decoded, header_value
+from fairlead_router.serving.body_memory import BodyMemory, MemoryFull
+from fairlead_router.serving.client_requests import BodyTooLarge
+from fairlead_router.serving.content_codings import ContentDecoder, codings_of
+from fairlead_router.serving.forms import PassingForm
 from fairlead_router.settings import RouterSettings
-from fairlead_router.tickets import Ticket
-from fairlead_router.usage_asking import UsageAsking, ask_for_usage, may_ask_for_usage
 
 OTHER_PATH = Endpoint(path="", methods=(), handling=Handling.ROUTED, prompt=invocation_prompt, streams=True)
 """A path that the gateway does not know, where the settings let those through."""
@@ -299,7 +307,7 @@ class Picker:
             follows = answer_follows(parsed, endpoint)
             charge = self._keys.reserve(key, request, pool.most_tokens(size), self.now(), follows=follows)
         del parsed, body  # what it holds is as large as the body, and the request may wait
-        ticket = pool.submit(request, self.now(), charge)
+        ticket = pool.account.submit(request, self.now(), charge)
         account = RoutedAccount(pool, ticket, asked.dialect, self._held, self._asking, is_known=endpoint is not OTHER_PATH)
         account.name = name
         if ticket.verdict is None:
@@ -339,7 +347,7 @@ class Picker:
         pool, verdict = account.pool, ticket.verdict
         while isinstance(verdict, Dispatch) and pool.choice.names:
             lacks = pool.choice.lacks(verdict, account.name, self.now())
-            other = None if lacks is None else pool.pass_over(ticket, lacks, self.now())
+            other = None if lacks is None else pool.account.pass_over(ticket, lacks, self.now())
             if other is None:
                 break
             verdict = other

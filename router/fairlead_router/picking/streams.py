@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from fairlead_router.body_memory import MemoryShare
-from fairlead_router.kept_headers import KEPT_HEADER, NO_DECISION, NOT_ALLOWED, asks_to_explain
 from fairlead_router.picking import wire
 from fairlead_router.picking.accounts import Account, NoAccount
 from fairlead_router.picking.exchange import (
@@ -26,7 +24,9 @@ from fairlead_router.picking.grpc_stream import DEADLINE_EXCEEDED, INTERNAL, INV
 from fairlead_router.picking.messages import AnswerAtOnce, BodyCame, HeaderList, Incoming, PassHeaders, Side
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.picking.picker import Picker
-from fairlead_router.refusals import ErrorAnswer
+from fairlead_router.protocols.kept_headers import KEPT_HEADER, NO_DECISION, NOT_ALLOWED, asks_to_explain
+from fairlead_router.protocols.refusals import ErrorAnswer
+from fairlead_router.serving.body_memory import MemoryShare
 
 PROCESS = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 HEALTH_CHECK = b"/grpc.health.v1.Health/Check"

@@ -1,20 +1,123 @@
-"""Moves records from the schedulers, and the counts of keys, to the disk.
+"""Moves records from the schedulers, and the counts of keys, to the disk, in batches.
 
-Five times a second the collector takes what was recorded and cuts it into batches. It writes every batch before any of
-it is sent, as long as the disk accepts them.
+Five times a second the collector takes what was recorded and cuts it into batches. Each is encoded once, in the form
+that is stored and sent. The collector writes every batch before any of it is sent, as long as the disk accepts them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from fairlead_router.key_use import KeyUseCounts
-from fairlead_router.pools import Pools
-from fairlead_router.reporting.batches import OF_SCHEDULERS, Batch, Record, encode_batches
-from fairlead_router.reporting.spool import Spool
+import msgspec
+
+from fairlead.reports.arrivals import ArrivalSample
+from fairlead.reports.batches import ReportBatch
+from fairlead.reports.bindings import BindingChange
+from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.key_use import KeyUse
+from fairlead.reports.loads import LoadSample
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.objectives import SloSample
+from fairlead.reports.rejections import RejectionRecord
+from fairlead.reports.traffic import RecordedRequest
+from fairlead_client.report_posts import decode_batch, encode_batch
+from fairlead_router.pools.key_use import KeyUseCounts
+from fairlead_router.pools.pools import Pools
+from fairlead_router.reporting.spool import Cargo, Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
+
+BATCH_RECORDS = 500
+
+logger = logging.getLogger(__name__)
+
+Record = (
+    BindingChange
+    | MigrationRecord
+    | MigrationOutcome
+    | ReRouteRecord
+    | DecisionRecord
+    | RejectionRecord
+    | LoadSample
+    | ArrivalSample
+    | SloSample
+    | KeyUse
+    | RecordedRequest
+)
+
+FIELDS: tuple[tuple[Cargo, str], ...] = (
+    (Cargo.HISTORY, "bindings"),
+    (Cargo.HISTORY, "migrations"),
+    (Cargo.HISTORY, "migration_outcomes"),
+    (Cargo.HISTORY, "reroutes"),
+    (Cargo.HISTORY, "reroute_outcomes"),
+    (Cargo.HISTORY, "rejections"),
+    (Cargo.HISTORY, "key_use"),
+    (Cargo.SAMPLES, "decisions"),
+    (Cargo.SAMPLES, "loads"),
+    (Cargo.SAMPLES, "arrivals"),
+    (Cargo.SAMPLES, "traffic"),
+    (Cargo.SAMPLES, "slo_samples"),
+)
+"""The fields of ReportBatch that hold records, with the cargo each belongs to."""
+
+OF_SCHEDULERS = tuple(name for _, name in FIELDS if name not in {"key_use", "traffic"})
+"""Those that schedulers record, each for its pool; a key's use is of no one pool, and traffic is this router's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """An encoded ReportBatch of one cargo that is not on disk yet."""
+
+    cargo: Cargo
+    records: int
+    content: bytes
+
+
+def encode_batches(router: str, records: dict[str, list[Record]], new_id: Callable[[], str]) -> Iterator[Batch]:
+    """Cut records (by field of ReportBatch, in order) into batches of about BATCH_RECORDS.
+
+    History and samples never share a batch. A migration is always in the same batch as its binding.
+    """
+    migrations = {record.id: record for record in records.get("migrations", ()) if isinstance(record, MigrationRecord)}
+    for cargo in Cargo:
+        pending: dict[str, list[Record]] = {}
+        size = 0
+        for of, name in FIELDS:
+            if of is not cargo:
+                continue
+            for record in migrations.values() if name == "migrations" else records.get(name, ()):
+                pending.setdefault(name, []).append(record)
+                size += 1
+                if isinstance(record, BindingChange) and record.id in migrations:
+                    pending.setdefault("migrations", []).append(migrations.pop(record.id))
+                    size += 1
+                if size >= BATCH_RECORDS:
+                    yield _batch(router, cargo, size, pending, new_id())
+                    pending, size = {}, 0
+        if size:
+            yield _batch(router, cargo, size, pending, new_id())
+
+
+def _batch(router: str, cargo: Cargo, size: int, fields: dict[str, list[Record]], batch_id: str) -> Batch:
+    rows: dict[str, Any] = {name: tuple(records) for name, records in fields.items()}
+    return Batch(cargo=cargo, records=size, content=encode_batch(ReportBatch(id=batch_id, router=router, **rows)))
+
+
+def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
+    """This router's binding changes that an earlier process may not have delivered, oldest first."""
+    found: list[BindingChange] = []
+    for batch in spool.batches(Cargo.HISTORY):
+        try:
+            found.extend(decode_batch(batch.path.read_bytes()).bindings)
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("spooled batch unreadable", extra={"file": batch.path.name, "error": str(error)})
+    return tuple(found)
+
 
 BATCH_SECONDS = 0.2
 """Pause between two collections, in seconds."""
@@ -57,7 +160,7 @@ class Collector:
             taken = pool.scheduler.take_records(now, final=final or ended)
             for name in OF_SCHEDULERS:
                 records.setdefault(name, []).extend(getattr(taken, name))
-            traffic, lost = pool.traffic.take(pool.table)
+            traffic, lost = pool.account.traffic.take(pool.table)
             records.setdefault("traffic", []).extend(traffic)
             pool.counters.unkept_decisions += taken.unkept_decisions
             dropped += taken.dropped + lost

@@ -4,6 +4,8 @@ A batch on disk holds no state (acknowledged tables, in-flight counts). The curr
 old counts, replayed after an outage, would mislead an operator that waits for an instance to become idle. Consecutive
 batches share a post, as many as the API accepts. Each keeps its id, so the API stores each once, however the posts are
 cut and repeated.
+
+Lanes send the two cargoes side by side, so that a failing batch slows only its own lane. History keeps its order.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
@@ -20,14 +23,56 @@ from fairlead.tables import PoolKey
 from fairlead_client.internal import REPORT_SECONDS, SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_client.report_posts import encode_batch
-from fairlead_router.keys import GatewayKeys
-from fairlead_router.kv_events.knowledge import known_caches
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pools
-from fairlead_router.reporting.lanes import LANES, Lane
-from fairlead_router.reporting.learnt_figures import learnt_figures
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.keys import GatewayKeys
+from fairlead_router.pools.pools import Pools
+from fairlead_router.reporting.learnt_figures import known_caches, learnt_figures
 from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
+
+LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
+POST_BATCHES = 1_000
+"""Most consecutive batches sent as one post."""
+ATTEMPTS_AT_A_FAULT = 5
+"""A batch is set aside after it made the API fail (500) this often, if the API accepts other batches."""
+SHORTEST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """The state of one lane: how many batches it sends at once, how often its current lone batch failed, and
+    its pause.
+    """
+
+    cargo: Cargo
+    most_batches: int = POST_BATCHES
+    faults: int = 0
+    _pause: float = SHORTEST_PAUSE_SECONDS
+
+    def pause(self) -> float:
+        """Seconds to wait after a failure, longer each time."""
+        now, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE_SECONDS)
+        return now
+
+    def went_well(self) -> None:
+        """A post was accepted: send more batches at once again, without pauses."""
+        self.most_batches = min(POST_BATCHES, self.most_batches * 2)
+        self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
+
+    def halve(self, batches: int) -> None:
+        """One of these `batches` may be at fault: send half as many at once, to find it and to deliver the others."""
+        self.most_batches = max(1, batches // 2)
+        self.faults = 0
+
+    def failed_alone(self) -> bool:
+        """Count a failure of a lone batch.
+
+        Returns whether it failed often enough to be at fault, if the API accepts others.
+        """
+        self.faults += 1
+        return self.faults >= ATTEMPTS_AT_A_FAULT
+
 
 POST_RECORDS = 2_000
 POST_BYTES = 4 * 1024 * 1024
@@ -203,7 +248,7 @@ class Delivery:
 
     def _state(self) -> RouterState:
         now = self._now()
-        use = tuple(pool.use(now) for pool in self._pools.all())
+        use = tuple(pool.account.use(now) for pool in self._pools.all())
         troubled = tuple(row for pool in self._pools.all() for row in pool.engines.troubled())
         readings = self._metrics.event_readings()
         known = (
@@ -224,7 +269,7 @@ class Delivery:
 
     def _holding(self) -> frozenset[PoolKey]:
         """The pools that hold requests: the control API must hear at once when that begins or ends."""
-        return frozenset(pool.key for pool in self._pools.all() if pool.held().requests)
+        return frozenset(pool.key for pool in self._pools.all() if pool.account.held().requests)
 
     async def _post(self, contents: list[bytes], seconds: float = REPORT_SECONDS) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send one post, count and log it, and pass on the lost bindings that its receipts name."""

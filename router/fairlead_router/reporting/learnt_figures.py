@@ -1,14 +1,18 @@
-"""What this router has learnt of a pool's engines, as it tells the control API."""
+"""What this router has learned of a pool's engines and of their prefix caches, as it reports it to the control API."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fairlead.capabilities import Figure, Source
-from fairlead.reports.engines import LearntFigure, Quantity
+from fairlead.kv_events.sequences import SourceState
+from fairlead.reports.engines import KnownCache, LearntFigure, Quantity
 from fairlead.reports.figures_off import off_figure
 from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.tables import PoolKey
 from fairlead.targets import target_of
-from fairlead_router.pool import Pool
+from fairlead_router.kv_events.instances import EventReading
+from fairlead_router.kv_events.metrics import Belief
+from fairlead_router.pools.pool import Pool
 
 
 def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
@@ -16,12 +20,12 @@ def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
     is noted since when they are off.
     """
     for figure in _figures(pool, now):
-        if figure.instance is not None or not off_figure(figure):
-            if figure.instance is None:
-                pool.figures_off.pop(figure.quantity, None)
+        if figure.instance is not None:
             yield figure
-        else:
-            yield replace(figure, off_seconds=max(0.0, now - pool.figures_off.setdefault(figure.quantity, now)))
+            continue
+        is_off = off_figure(figure)
+        off_seconds = pool.off_seconds(figure.quantity, now, is_off=is_off)
+        yield replace(figure, off_seconds=off_seconds) if is_off else figure
 
 
 def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
@@ -108,3 +112,49 @@ def _times(pool: Pool, instance: str | None, quantity: Quantity, report: Estimat
             predicted=report.predicted if instance is None else None,
             observed=report.observed if instance is None else None,
         )
+
+
+SILENT = "silent"
+_LEAST_HEARD_FIRST = (
+    "wrong-block-size",
+    "disconnected",
+    SourceState.WAITING,
+    SourceState.REPLAYING,
+    SourceState.INCOMPLETE,
+    SourceState.CURRENT,
+)
+
+
+def known_caches(
+    pool: PoolKey,
+    instances: Sequence[str],
+    readings: Mapping[tuple[str, str], Sequence[EventReading]],
+    beliefs: Mapping[tuple[str, str], Belief],
+) -> Iterator[KnownCache]:
+    """Of those instances of the pool that publish events or have told of cached tokens. `beliefs` go by instance and by
+    what they came from.
+    """
+    for instance in instances:
+        ranks = readings.get((str(pool), instance), ())
+        answered = [belief for basis in ("events", "expected", "history") if (belief := beliefs.get((instance, basis))) is not None]
+        if ranks or answered:
+            yield _known(pool, instance, ranks, answered)
+
+
+def _known(pool: PoolKey, instance: str, ranks: Sequence[EventReading], answered: Sequence[Belief]) -> KnownCache:
+    lags = [one.lag_seconds for one in ranks if one.lag_seconds is not None]
+    return KnownCache(
+        pool=pool,
+        instance=instance,
+        state=min((one.state for one in ranks), key=_LEAST_HEARD_FIRST.index, default=SILENT),
+        blocks=sum(one.blocks for one in ranks),
+        lag_seconds=max(lags, default=None),
+        gaps=sum(one.gaps for one in ranks),
+        batches_lost=sum(one.batches_lost for one in ranks),
+        restarts=sum(one.restarts for one in ranks),
+        answered=sum(one.requests for one in answered),
+        exact=sum(one.exact for one in answered),
+        believed_tokens=sum(one.predicted_tokens for one in answered),
+        cached_tokens=sum(one.reported_tokens for one in answered),
+        wrong_tokens=sum(one.difference_tokens for one in answered),
+    )

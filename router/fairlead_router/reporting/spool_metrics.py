@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from fairlead_router.metrics import RouterMetrics
+from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.reporting.spool import Spool
 
 OLD_SECONDS = 30.0

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import orjson
 
-from fairlead_router.calls import Call
-from fairlead_router.dialects import Dialect
-from fairlead_router.dividing import blocks_of, decode_leg, prefill_leg
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.relaying.calls import Call
+from fairlead_router.relaying.dividing import blocks_of, decode_leg, prefill_leg
 from fairlead_testing.builders.engine_shapes import Shape, shape_of_document
 from fairlead_testing.running.engine import engine_starter
 from fairlead_testing.waiting import PATIENCE_SECONDS

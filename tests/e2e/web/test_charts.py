@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, Route
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.fakes.public_data.series import GAP, lines_of
 from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until, watch_troubles
-from fairlead_web.time_ranges import stamp
+from fairlead_web.text.time_ranges import stamp
 
 pytestmark = pytest.mark.browser
 

@@ -22,7 +22,7 @@ from fairlead_testing.running.browser_site import RunningSite, running_site, sig
 from fairlead_testing.running.ink import Ink, ink_of, lost
 from fairlead_testing.running.tour import pages_of
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_web.time_ranges import stamp
+from fairlead_web.text.time_ranges import stamp
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,7 @@ from playwright.sync_api import Page
 
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.browser_site import RunningSite, wait_until
-from fairlead_web.addresses import instance_path, pool_path
+from fairlead_web.text.addresses import instance_path, pool_path
 
 pytestmark = pytest.mark.browser
 

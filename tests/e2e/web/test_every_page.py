@@ -22,7 +22,7 @@ from fairlead_testing.running.browser_site import (
     watch_troubles,
 )
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_web.addresses import session_path
+from fairlead_web.text.addresses import session_path
 
 pytestmark = pytest.mark.browser
 

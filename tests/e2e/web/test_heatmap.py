@@ -16,10 +16,9 @@ from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_web.heatmap_cells import cell_size, text_of
-from fairlead_web.heatmap_legends import short_of
+from fairlead_web.heatmaps.cells import cell_size, short_of, text_of
 from fairlead_web.pages.heatmap import TABLE_COLUMNS
-from fairlead_web.time_ranges import stamp
+from fairlead_web.text.time_ranges import stamp
 
 pytestmark = pytest.mark.browser
 

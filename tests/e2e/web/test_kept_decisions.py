@@ -5,7 +5,7 @@ from playwright.sync_api import Page
 
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.browser_site import RunningSite
-from fairlead_web.addresses import session_path
+from fairlead_web.text.addresses import session_path
 
 pytestmark = pytest.mark.browser
 

@@ -12,8 +12,8 @@ from fairlead_client.resources.moves import Migration
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE
 from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until
 from fairlead_testing.running.people import until_at
-from fairlead_web import formats
-from fairlead_web.heatmap_cells import text_of
+from fairlead_web.heatmaps.cells import text_of
+from fairlead_web.text import formats
 
 pytestmark = pytest.mark.browser
 

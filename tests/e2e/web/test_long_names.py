@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 from fairlead_testing.fakes.public_data import decisions, loads, moves, pools, records, scaling, sessions, world
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
 from fairlead_testing.running.browser_site import RunningSite, findings, running_site, signed_in, sticking_out, wait_until
-from fairlead_web.addresses import instance_path, pool_path
+from fairlead_web.text.addresses import instance_path, pool_path
 
 pytestmark = pytest.mark.browser
 

@@ -15,10 +15,10 @@ import pytest
 
 from fairlead.instances import Role
 from fairlead_process.starting import bind
-from fairlead_router import passing, proxying
-from fairlead_router.answers import Usage
-from fairlead_router.pool import Pool
-from fairlead_router.tickets import Ticket
+from fairlead_router.pools.account import PoolAccount
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import Usage
+from fairlead_router.relaying import passing, proxying
 from fairlead_testing.running.ext_proc_proxy import Proxy, request_body, request_headers, response_body, response_headers
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
@@ -278,7 +278,7 @@ async def test_comments_pings_and_empty_roles_are_no_first_token(world: World, s
     engine.events, engine.stepwise_events = [": keep-alive\n\n" + spoken.begins, ": keep-alive\n\n", spoken.content, spoken.ends], True
     asking = asyncio.create_task(_ask(running, spoken))
     await until(lambda: len(engine.seen) == 1)
-    ticket = next(iter(running.pool.tickets.values()))
+    ticket = next(iter(running.pool.account.tickets.values()))
     for number in range(2):
         await until(lambda: ticket.stream is not None and ticket.stream.events > 0)
         assert not ticket.saw_first_token
@@ -409,13 +409,13 @@ async def test_an_engines_other_refusals_pass_unchanged(world: World) -> None:
 async def test_the_prompt_of_a_message_is_counted_with_what_a_cache_holds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     running = await world.ready(1)
     counted: list[Usage] = []
-    complete = Pool.complete
+    complete = PoolAccount.complete
 
-    def counting(pool: Pool, ticket: Ticket, now: float, usage: Usage) -> None:
+    def counting(account: PoolAccount, ticket: Ticket, now: float, usage: Usage) -> None:
         counted.append(usage)
-        complete(pool, ticket, now, usage)
+        complete(account, ticket, now, usage)
 
-    monkeypatch.setattr(Pool, "complete", counting)
+    monkeypatch.setattr(PoolAccount, "complete", counting)
     world.engines[0].events = [MESSAGE.good]
     await _ask(running, MESSAGE)
     usage = {"input_tokens": 3, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 7, "output_tokens": 200}

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from fairlead.gateway_keys import GatewayKeyFacts
-from fairlead_router.rendered_chats import mark
+from fairlead_router.protocols.rendered_chats import mark
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 SECRET = "flk_the-secret-of-a-team-0123456789"

@@ -15,18 +15,16 @@ from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EarlyRejectionFacts, PoolKey
 from fairlead_process.clock import SteadyClock
-from fairlead_router.answers import Usage
 from fairlead_router.deciding import callers, company, connections
 from fairlead_router.deciding.company import Company
 from fairlead_router.deciding.decider import OtherRouter
-from fairlead_router.deciding.folder import Folder
 from fairlead_router.deciding.frames import PROTOCOL, Body, Challenge, Frame, Hello, Welcome, encode, named
-from fairlead_router.deciding.listed import Directory, Listed
-from fairlead_router.deciding.told_routers import ToldRouters
-from fairlead_router.kept_rows import KEEP_REPORTING_SECONDS
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pool import Pool
-from fairlead_router.pools import Pools
+from fairlead_router.deciding.listed import Directory, Folder, Listed, ToldRouters
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.account import KEEP_REPORTING_SECONDS
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
+from fairlead_router.protocols.answers import Usage
 from fairlead_testing.builders.routing import POOL, entry, request, table
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -120,7 +118,7 @@ async def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def decided(member: Member, name: str) -> str:
     """Submit a request and wait for its instance."""
-    ticket = member.pool.submit(request(name, 1000, at=member.now()), member.now())
+    ticket = member.pool.account.submit(request(name, 1000, at=member.now()), member.now())
     async with asyncio.timeout(PATIENCE_SECONDS):
         verdict = await ticket.decided()
     assert isinstance(verdict, Dispatch)
@@ -129,9 +127,9 @@ async def decided(member: Member, name: str) -> str:
 
 
 def end(member: Member, name: str) -> None:
-    ticket = member.pool.tickets[name]
-    member.pool.first_token(ticket, member.now())
-    member.pool.complete(ticket, member.now(), Usage(5, 0, 1000))
+    ticket = member.pool.account.tickets[name]
+    member.pool.account.first_token(ticket, member.now())
+    member.pool.account.complete(ticket, member.now(), Usage(5, 0, 1000))
 
 
 async def test_a_request_is_sent_where_another_router_decides(together: Together) -> None:
@@ -139,11 +137,11 @@ async def test_a_request_is_sent_where_another_router_decides(together: Together
     front = together.fronts[0]
     assert await decided(front, "a") == "i0"
     assert (front.prefilling(), together.decider.prefilling()) == (1, 1)
-    assert (front.pool.in_flight(), [row.in_flight for row in together.decider.pool.in_flight()]) == ((), [1])
+    assert (front.pool.account.in_flight(), [row.in_flight for row in together.decider.pool.account.in_flight()]) == ((), [1])
     assert front.pool.choice.least_loaded((), front.now()) == "i0", "requests that need no decision still find an instance"
     end(front, "a")
     await together.until(lambda: together.decider.prefilling() == 0)
-    assert not front.pool.tickets
+    assert not front.pool.account.tickets
 
 
 async def test_an_instance_gets_the_next_prefill_from_whichever_router_has_it(together: Together) -> None:
@@ -229,9 +227,9 @@ async def test_a_pool_that_cannot_be_taken_back_keeps_no_other_and_no_dead_route
     for connection in tuple(decider.company._callers._callers):
         with pytest.raises(ZeroDivisionError):
             connection.close()
-    assert [pool.guests for pool in decider.pools.all()] == [0, 0]
+    assert [pool.account.asking_routers for pool in decider.pools.all()] == [0, 0]
     await together.until(lambda: all(front.metrics.lost_routers == 1 for front in together.fronts), looking=False)
-    assert [pool.is_front for front in together.fronts for pool in front.pools.all()] == [False] * 4
+    assert [pool.account.is_decided_elsewhere for front in together.fronts for pool in front.pools.all()] == [False] * 4
 
 
 async def test_a_decider_that_stops_gives_requests_back_and_another_decides(together: Together) -> None:
@@ -308,12 +306,12 @@ async def test_requests_of_a_router_that_leaves_are_reported_by_somebody_at_ever
     await decided(front, "a")
     for other in front.others:
         other.connection.close()
-    assert [row.in_flight for row in front.pool.in_flight()] == [1]
+    assert [row.in_flight for row in front.pool.account.in_flight()] == [1]
     await together.until(lambda: decider.prefilling() == 0, looking=False)
-    assert [row.in_flight for row in decider.pool.in_flight()] == [1], "until the other has told of it"
+    assert [row.in_flight for row in decider.pool.account.in_flight()] == [1], "until the other has told of it"
     decider.pool.tick(decider.now() + KEEP_REPORTING_SECONDS)
     await together.until(lambda: decider.prefilling() == 1)
-    assert [row.in_flight for row in decider.pool.in_flight()] == [1]
+    assert [row.in_flight for row in decider.pool.account.in_flight()] == [1]
 
 
 async def test_a_router_that_connects_anew_takes_the_place_of_its_old_connection(together: Together) -> None:
@@ -397,23 +395,23 @@ async def test_requests_of_a_router_that_begins_to_ask_are_reported_by_somebody_
     del together.members[next(name for name, member in together.members.items() if member is third)]
     await decided(front, "before")
     await together.until(lambda: together.decider.metrics.asking_routers == 1)
-    assert front.pool.is_front
-    assert [(row.in_flight, row.waiting) for row in front.pool.in_flight()] == [(1, 0)], "until the decider has told of it"
+    assert front.pool.account.is_decided_elsewhere
+    assert [(row.in_flight, row.waiting) for row in front.pool.account.in_flight()] == [(1, 0)], "until the decider has told of it"
     front.pool.tick(front.now() + KEEP_REPORTING_SECONDS)
-    assert front.pool.in_flight() == ()
+    assert front.pool.account.in_flight() == ()
 
 
 async def test_all_that_was_in_flight_is_kept_when_two_routers_leave_shortly_after_each_other(together: Together) -> None:
     pool, now = together.decider.pool, together.decider.now()
     together.decider.pools.apply(replace(TABLE, version=2, instances=(entry("i0"), entry("i1"))))
-    first = pool.submit(request("first", 1000, at=now), now)
-    pool.keep_reporting(now)
-    second = pool.submit(request("second", 1000, at=now), now)
-    pool.keep_reporting(now)
+    first = pool.account.submit(request("first", 1000, at=now), now)
+    pool.account._keep_reporting(now)
+    second = pool.account.submit(request("second", 1000, at=now), now)
+    pool.account._keep_reporting(now)
     assert {verdict.instance for verdict in (first.verdict, second.verdict) if isinstance(verdict, Dispatch)} == {"i0", "i1"}
     for ticket in (first, second):
-        pool.cancel(ticket, now)
-    assert {row.instance: row.in_flight for row in pool.in_flight()} == {"i0": 1, "i1": 1}
+        pool.account.cancel(ticket, now)
+    assert {row.instance: row.in_flight for row in pool.account.in_flight()} == {"i0": 1, "i1": 1}
 
 
 async def test_a_pool_deleted_and_made_again_at_once_is_decided_for_as_before(together: Together) -> None:
@@ -424,10 +422,10 @@ async def test_a_pool_deleted_and_made_again_at_once_is_decided_for_as_before(to
     for member in together.members.values():
         member.pools.delete(POOL)
         member.pools.apply(replace(TABLE, uid="another"))
-    await together.until(lambda: together.decider.pool.guests == 2)
-    assert front.pool.is_front
-    assert not old.is_front, "its last requests are reported where they are"
-    assert [row.in_flight for row in old.in_flight()] == [1]
+    await together.until(lambda: together.decider.pool.account.asking_routers == 2)
+    assert front.pool.account.is_decided_elsewhere
+    assert not old.account.is_decided_elsewhere, "its last requests are reported where they are"
+    assert [row.in_flight for row in old.account.in_flight()] == [1]
 
 
 async def test_a_verdict_that_comes_after_another_changes_nothing(together: Together) -> None:
@@ -571,12 +569,16 @@ async def test_where_lists_differ_each_request_has_one_decider_and_is_reported_b
     apart.tells[ranks[2]] = ranks[1:]
     await apart.until(lambda: second.metrics.asking_routers == 1)
     await decided(last, "a")
-    assert (second.prefilling(), [row.in_flight for row in second.pool.in_flight()]) == (1, [1])
+    assert (second.prefilling(), [row.in_flight for row in second.pool.account.in_flight()]) == (1, [1])
     apart.tells[ranks[0]] = apart.tells[ranks[1]] = NAMES
-    await apart.until(lambda: second.pool.is_front and not last.pool.is_front and first.metrics.asking_routers == 1)
+    await apart.until(
+        lambda: (
+            second.pool.account.is_decided_elsewhere and not last.pool.account.is_decided_elsewhere and first.metrics.asking_routers == 1
+        )
+    )
     await apart.until(lambda: second.metrics.asking_routers == 0)  # who asks is not asked
     assert last.prefilling() == 1
-    assert [row.in_flight for row in last.pool.in_flight()] == [1]
+    assert [row.in_flight for row in last.pool.account.in_flight()] == [1]
     end(last, "a")
     apart.tells[ranks[2]] = NAMES
     await apart.until(lambda: first.metrics.asking_routers == 2)

@@ -13,9 +13,10 @@ from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.instances import Role
 from fairlead.reports.decisions import KeptFor, RequestOutcome
 from fairlead.tables import EarlyRejectionFacts, ModelledFacts, Outlook
-from fairlead_router import main, passing
-from fairlead_router.endings import CONSEQUENCES, Charged, Ending, Outcome
-from fairlead_router.rendered_chats import mark
+from fairlead_router import main
+from fairlead_router.metrics.endings import CONSEQUENCES, Charged, Ending, Outcome
+from fairlead_router.protocols.rendered_chats import mark
+from fairlead_router.relaying import passing
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import CHUNK, USAGE, RunningRouter, World, until
@@ -209,7 +210,7 @@ async def left_in_the_queue(world: World) -> Ended:
     running = await started(world, prefills_in_flight=1)
     first = asyncio.create_task(running.ask(stream=True, script="silent"))
     await until(lambda: bool(world.engines[0].seen))
-    await leave(world, lambda: len(running.pool.tickets) == 2)
+    await leave(world, lambda: len(running.pool.account.tickets) == 2)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     return Ended(None, 0, {0})

@@ -72,7 +72,7 @@ def _code(body: bytes) -> str:
 
 
 async def _all_settled(running: RunningRouter) -> None:
-    await until(lambda: running.busy() == 0 and not running.pool.direct and not running.router.picker.active)
+    await until(lambda: running.busy() == 0 and not running.pool.account.direct and not running.router.picker.active)
 
 
 # ── where requests go ──
@@ -283,9 +283,9 @@ async def test_a_client_that_goes_while_its_request_waits_leaves_the_queue(world
     await first.say(request_headers(), request_body(body, ended=True))
     await first.hear()  # it is on its way to the engine
     await second.say(request_headers(), request_body(body, ended=True))
-    await until(lambda: running.pool.waiting == 1)
+    await until(lambda: running.pool.account.waiting == 1)
     second.call.cancel()
-    await until(lambda: running.pool.waiting == 0)
+    await until(lambda: running.pool.account.waiting == 0)
     first.call.cancel()
     await _all_settled(running)
     assert running.pool.counters.cancelled == 2
@@ -298,7 +298,7 @@ async def test_a_queued_request_goes_when_its_turn_comes(world: World, proxies: 
     for stream in (first, second):
         await stream.say(request_headers(), request_body(_chat(stream=True), ended=True))
     await first.hear()
-    await until(lambda: running.pool.waiting == 1)
+    await until(lambda: running.pool.account.waiting == 1)
     await first.say(response_headers(200, {"content-type": "text/event-stream"}), response_body(CONTENT, ended=False))
     assert (await second.hear()).request_headers.response.header_mutation.set_headers
     first.call.cancel()

@@ -110,7 +110,7 @@ async def test_a_retried_request_tells_its_attempts(world: World) -> None:
 
 async def test_all_decisions_of_a_watched_session_are_kept_and_others_are_not(world: World) -> None:
     running = await ready(world)
-    scheduler = running.pool.scheduler
+    scheduler = running.scheduler
     until_then = running.router.now() + 10 * PATIENCE_SECONDS
     world.api.state.set_kept_sessions(KeptSession(pool=CHAT, session="mine", until=until_then))
     await until(lambda: bool(scheduler._state.recorder.decisions.sessions))

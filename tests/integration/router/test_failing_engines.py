@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from fairlead.gateway_keys import GatewayKeyFacts
-from fairlead_router.charges import Charge
-from fairlead_router.instance_choice import OpinionBudget
-from fairlead_router.request_accounts import RequestAccounts
-from fairlead_router.served_names import ServedNames
-from fairlead_router.upstream_connections import UpstreamFailure
+from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.instance_choice import OpinionBudget
+from fairlead_router.pools.served_names import ServedNames
+from fairlead_router.pools.settling import Settling
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
 
 SECRET = "flk_the-secret-of-a-team-0123456789"
@@ -234,13 +234,13 @@ async def test_a_client_gets_one_answer_or_one_error_and_the_account_says_which(
     if stream and not protocol.content:
         pytest.skip("nothing to stream")
     charged: list[tuple[int, int]] = []
-    settle = RequestAccounts.settle
+    settle = Settling.settle
 
-    def settling(accounts: RequestAccounts, charge: Charge, prompt_tokens: int, output_tokens: int, now: float) -> None:
+    def settling(accounts: Settling, charge: Charge, prompt_tokens: int, output_tokens: int, now: float) -> None:
         charged.append((prompt_tokens, output_tokens))
         settle(accounts, charge, prompt_tokens, output_tokens, now)
 
-    monkeypatch.setattr(RequestAccounts, "settle", settling)
+    monkeypatch.setattr(Settling, "settle", settling)
     world.api.state.set_gateway_keys(GatewayKeyFacts(id="team", digest=sha256(SECRET.encode()).hexdigest(), tokens_per_minute=10**9))
     running = await world.ready(3, policy="round-robin")
     engines = Engines(world, running, protocol, stream, seed=len(protocol.path) + stream)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairlead.instances import Role
-from fairlead_router import engine_metrics, instance_choice
+from fairlead_router.pools import engine_metrics, instance_choice
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
 
 ADAPTER = "sql-lora"

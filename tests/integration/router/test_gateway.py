@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from fairlead.tables import EarlyRejectionFacts, PoolKey
-from fairlead_router import serving
+from fairlead_router.serving import http_server
 from fairlead_router.settings import Timeouts
 from fairlead_testing.builders.routing import having_seen
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -259,7 +259,7 @@ async def test_metrics_and_the_debug_view_tell_pools_and_instances(world: World)
 async def test_a_router_that_stops_serves_its_clients_and_its_queue_and_takes_no_new_connection(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "LINGER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(http_server, "LINGER_SECONDS", PATIENCE_SECONDS)
     running = await world.ready(count=1, prefills_in_flight=1)
     engine = world.engines[0]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{running.port}", trust_env=False, timeout=PATIENCE_SECONDS) as idle:
@@ -267,7 +267,7 @@ async def test_a_router_that_stops_serves_its_clients_and_its_queue_and_takes_no
         under_way = asyncio.create_task(running.ask(stream=True, script="silent"))
         await until(lambda: len(engine.seen) == 1)
         waiting = asyncio.create_task(running.ask(text="waits"))
-        await until(lambda: running.pool.waiting == 1)
+        await until(lambda: running.pool.account.waiting == 1)
         running.router.informing.draining = True
         leaving = asyncio.create_task(running.server.let_clients_go(running.listener, PATIENCE_SECONDS))
         await asyncio.sleep(0)
@@ -284,7 +284,7 @@ async def test_a_router_that_stops_serves_its_clients_and_its_queue_and_takes_no
 
 
 async def test_idle_clients_of_a_router_that_stops_are_let_go_after_a_moment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(http_server, "LINGER_SECONDS", 0.05)
     running = await world.ready(count=1)
     assert (await running.client.get("/readyz")).status_code == 200
     running.router.informing.draining = True
@@ -319,7 +319,7 @@ async def test_while_draining_what_waits_in_the_queue_is_refused_with_the_reason
     waiting = asyncio.create_task(running.ask(stream=True, text="waits"))
     anthropic = {"model": "mock", "messages": [{"role": "user", "content": "waits too"}], "max_tokens": 3, "stream": True}
     waiting_too = asyncio.create_task(running.client.post("/v1/messages", json=anthropic))
-    await until(lambda: running.pool.waiting == 2)
+    await until(lambda: running.pool.account.waiting == 2)
     draining = asyncio.create_task(running.router.drain())
     for refused in (await waiting, await waiting_too):
         assert refused.status_code == 503

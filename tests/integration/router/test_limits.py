@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_router.client_requests import ClientRequest
+from fairlead_router.serving.client_requests import ClientRequest
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until

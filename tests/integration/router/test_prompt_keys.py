@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fairlead.routing.contracts.schedulers import Dispatch
-from fairlead_router.pool import Pool
-from fairlead_router.tickets import Ticket
+from fairlead_router.pools.account import PoolAccount
+from fairlead_router.pools.tickets import Ticket
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -90,13 +90,13 @@ async def test_one_conversation_goes_to_one_instance_by_every_protocol(world: Wo
 def tickets(monkeypatch: pytest.MonkeyPatch) -> list[Ticket]:
     """Those of all requests, in order."""
     kept: list[Ticket] = []
-    submit = Pool.submit
+    submit = PoolAccount.submit
 
-    def seen(pool: Pool, *given: Any, **named: Any) -> Ticket:
-        kept.append(submit(pool, *given, **named))
+    def seen(account: PoolAccount, *given: Any, **named: Any) -> Ticket:
+        kept.append(submit(account, *given, **named))
         return kept[-1]
 
-    monkeypatch.setattr(Pool, "submit", seen)
+    monkeypatch.setattr(PoolAccount, "submit", seen)
     return kept
 
 

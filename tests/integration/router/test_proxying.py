@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from fairlead.tables import Outlook
-from fairlead_router import proxying
+from fairlead_router.relaying import proxying
 from fairlead_router.settings import Timeouts
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import USAGE, RunningRouter, World, until
@@ -117,11 +117,11 @@ async def test_a_client_that_leaves_the_queue_is_forgotten_and_the_next_is_serve
     first = asyncio.create_task(running.ask(stream=True, script="silent"))
     await until(lambda: len(engine.seen) == 1)
     second = asyncio.create_task(running.ask(stream=True, text="two"))
-    await until(lambda: running.pool.waiting == 1)
+    await until(lambda: running.pool.account.waiting == 1)
     third = asyncio.create_task(running.ask(stream=True, text="three"))
-    await until(lambda: running.pool.waiting == 2)
+    await until(lambda: running.pool.account.waiting == 2)
     second.cancel()
-    await until(lambda: running.pool.waiting == 1)
+    await until(lambda: running.pool.account.waiting == 1)
     first.cancel()
     assert (await third).status_code == 200
     assert [request["body"]["messages"][0]["content"] for request in engine.seen] == ["hello", "three"]

@@ -13,7 +13,7 @@ from fairlead_api.infra.object_marks import FIELD_MANAGER
 from fairlead_api.plans.objects import Target
 from fairlead_client.outcomes import Cause, Later, Outcome, Taken
 from fairlead_process.policies import installed_policies
-from fairlead_router.engine_pages import ToldModels
+from fairlead_router.engines.engine_pages import ToldModels
 from fairlead_serve.engine_states import UNASKED, Health
 from fairlead_serve.file_cluster import FileCluster
 from fairlead_serve.source import PoolSource

@@ -8,7 +8,7 @@ import pytest
 from fairlead_client.resources.audit import AuditAction
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTANCES
 from fairlead_testing.running.web_client import visitor
-from fairlead_web.addresses import session_path
+from fairlead_web.text.addresses import session_path
 
 INSTANCE = INSTANCES[CHAT][2]
 PAGES = (

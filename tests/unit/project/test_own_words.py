@@ -30,7 +30,7 @@ ALLOWED = {
     "core/fairlead/routing/contracts/catalogues.py": WORDS_OF_A_FAULT,
     "core/fairlead/schemas/reading.py": WORDS_OF_OURS,
     "core/fairlead_process/kubernetes_api.py": "only of the client's errors and the operating system's",
-    "router/fairlead_router/pools.py": WORDS_OF_A_FAULT,
+    "router/fairlead_router/pools/pools.py": WORDS_OF_A_FAULT,
     "router/fairlead_router/training/trainer.py": "of a process that broke off, in a log",
     "serve/fairlead_serve/starting.py": WORDS_OF_OURS,
     "simulator/fairlead_simulator/experiments/cells.py": WORDS_OF_A_FAULT,
@@ -84,4 +84,6 @@ def test_no_message_quotes_the_interpreter() -> None:
 def test_nothing_catches_the_interpreters_limits() -> None:
     """What nests too deeply is bounded before it is decoded (`fairlead_process.json_documents`, `yaml_documents`)."""
     named = [path.relative_to(ROOT) for path in sources() if "RecursionError" in path.read_text(encoding="utf-8")]
-    assert named == [Path("router/fairlead_router/body_edits.py")], "there what a decoder gives up on is read alike in another way"
+    assert named == [Path("router/fairlead_router/protocols/body_edits.py")], (
+        "there what a decoder gives up on is read alike in another way"
+    )

@@ -13,7 +13,7 @@ from fairlead_process.logs import LogSettings
 from fairlead_process.starting import FaultSettings
 from fairlead_router.settings import RouterSettings
 from fairlead_sandbox.settings import OF_COMMANDS, SandboxSettings
-from fairlead_web.settings import AloneSettings
+from fairlead_web.frame.settings import AloneSettings
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = (RouterSettings, HostSettings, AloneSettings, OperatorSettings, SandboxSettings, LogSettings, FaultSettings)

@@ -14,12 +14,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.access import LoginMode, LoginModes, OidcLoginRequest
 from fairlead_client.resources.problems import Problem
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
-from fairlead_web.security import clear_attempt_cookie, clear_session_cookie, local_path, set_attempt_cookie, set_session_cookie
-from fairlead_web.shells import Preferences
-from fairlead_web.sign_in_attempts import attempt_of, begun
-from fairlead_web.visits import Site, Visit, preferences_of, problem_of
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Routes
+from fairlead_web.frame.security import clear_attempt_cookie, clear_session_cookie, local_path, set_attempt_cookie, set_session_cookie
+from fairlead_web.frame.shells import Preferences
+from fairlead_web.frame.sign_in_attempts import attempt_of, begun
+from fairlead_web.frame.visits import Site, Visit, preferences_of, problem_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

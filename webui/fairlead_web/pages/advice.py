@@ -11,12 +11,13 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.advice import AdviceReport
 from fairlead_client.resources.plans import PlanRequest
 from fairlead_process.json_documents import decode_json
-from fairlead_web import findings, formats
-from fairlead_web.findings import Finding
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.drawing import findings
+from fairlead_web.drawing.findings import Finding
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
 
 _REQUEST = msgspec.json.Decoder(PlanRequest)
 

@@ -10,13 +10,13 @@ from starlette.responses import Response
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditVerification
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_web.differences import Change, changes_between
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.typed_text import whole_number
-from fairlead_web.undoing import undoable
-from fairlead_web.visits import Visit
+from fairlead_web.drawing.differences import Change, changes_between
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.undoing import undoable
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text.typed_text import whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

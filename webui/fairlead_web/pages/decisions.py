@@ -20,13 +20,13 @@ from fairlead_client.public.calling import Query
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_web import formats
-from fairlead_web.addresses import pool_path, segment
-from fairlead_web.decision_figures import Figure, forecast_remark, margin_figure, sum_of_parts
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import NEWEST_ROWS, Visit
+from fairlead_web.drawing.explained_figures import Figure, forecast_remark, margin_figure, sum_of_parts
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import NEWEST_ROWS, Visit
+from fairlead_web.text import formats
+from fairlead_web.text.addresses import pool_path, segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from fairlead.capabilities import FigureWords, in_words
 from fairlead_client.resources.engine_fits import EngineFit, FitAccuracy, FitPoint, PoolEngine
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
 
 SIDE = 220
 """Of a picture, in its own units."""

@@ -10,11 +10,11 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from fairlead_client.problems import ClientError
 from fairlead_client.resources.problems import Problem
-from fairlead_web.addresses import with_query
-from fairlead_web.rendering import Context
-from fairlead_web.security import clear_session_cookie, local_path
-from fairlead_web.shells import Preferences, Shell
-from fairlead_web.visits import Site, here_of, preferences_of, problem_of, visit_of
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.security import clear_session_cookie, local_path
+from fairlead_web.frame.shells import Preferences, Shell
+from fairlead_web.frame.visits import Site, here_of, preferences_of, problem_of, visit_of
+from fairlead_web.text.addresses import with_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,16 +13,17 @@ from fairlead_client.resources.audit import AuditAction, AuditEntry
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.schedules import ScheduleItem
-from fairlead_web import findings, formats
-from fairlead_web.charts import Sparkline, sparkline
-from fairlead_web.findings import Finding
-from fairlead_web.health import health_of, pain
-from fairlead_web.range_figures import ShownFigures, shown
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
-from fairlead_web.shells import Shell
-from fairlead_web.undoing import undoable
-from fairlead_web.visits import Visit
+from fairlead_web.drawing import findings
+from fairlead_web.drawing.charts import Sparkline, sparkline
+from fairlead_web.drawing.findings import Finding
+from fairlead_web.drawing.range_figures import ShownFigures, shown
+from fairlead_web.frame.health import health_of, pain
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Routes
+from fairlead_web.frame.shells import Shell
+from fairlead_web.frame.undoing import undoable
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
 
 NEXT_STARTS = 4
 LAST_CHANGES = 6

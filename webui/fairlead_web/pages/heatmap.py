@@ -15,30 +15,31 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from fairlead_client.resources.heatmaps import METRICS, Heatmap, HeatmapRow
-from fairlead_web import exports
-from fairlead_web.addresses import instance_path, with_query
-from fairlead_web.charts import Tick, time_ticks
-from fairlead_web.heatmap_cells import (
+from fairlead_web.drawing.charts import Tick, time_ticks
+from fairlead_web.frame import exports
+from fairlead_web.frame.heatmap_layers import COMPARED, MOST_LAYERS, Asked, Layer, asked_of, layer, layers, whole
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit, regions_of
+from fairlead_web.heatmaps.cells import (
     METRIC_WORDS,
     CellSize,
     Extremes,
+    Legend,
     bare_of,
     cell_at,
     cell_size,
     extremes_of,
+    legend_of,
     packed,
     picture,
     summary,
     text_of,
 )
-from fairlead_web.heatmap_layers import COMPARED, MOST_LAYERS, Asked, Layer, asked_of, layer, layers, whole
-from fairlead_web.heatmap_legends import Legend, legend_of
-from fairlead_web.palette import LEVELS, change, cividis, encode_png, limited
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.time_ranges import TimeRange, stamp
-from fairlead_web.visits import Visit, regions_of
+from fairlead_web.heatmaps.palette import LEVELS, change, cividis, encode_png, limited
+from fairlead_web.text.addresses import instance_path, with_query
+from fairlead_web.text.time_ranges import TimeRange, stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +247,7 @@ async def palette(visit: Visit) -> Response:
 
 
 async def binary(visit: Visit) -> Response:
-    """The canvas's input; see `heatmap_cells.packed`. `words` adds what the page says of the map, and `words=rows` the
+    """The canvas's input; see `heatmaps.cells.packed`. `words` adds what the page says of the map, and `words=rows` the
     names of its rows too.
     """
     asked = asked_of(visit)

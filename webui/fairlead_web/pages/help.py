@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from starlette.responses import JSONResponse, Response
 
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import Visit
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,18 +20,19 @@ from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
-from fairlead_web import findings, formats
-from fairlead_web.charts import Bar, even_ticks
-from fairlead_web.facets import Facet, facet
-from fairlead_web.learnt_figures import TIMES, Learnt, learnt_of
-from fairlead_web.load_figures import FigureRow, figure_rows
-from fairlead_web.paging import part_of
-from fairlead_web.range_figures import ShownInstance, shown_instance
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.time_ranges import TimeRange, stamp
-from fairlead_web.visits import Visit
+from fairlead_web.drawing import findings
+from fairlead_web.drawing.charts import Bar, even_ticks
+from fairlead_web.drawing.explained_figures import FigureRow, figure_rows
+from fairlead_web.drawing.learnt_figures import TIMES, Learnt, learnt_of
+from fairlead_web.drawing.range_figures import ShownInstance, shown_instance
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
+from fairlead_web.text.facets import Facet, facet
+from fairlead_web.text.paging import part_of
+from fairlead_web.text.time_ranges import TimeRange, stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

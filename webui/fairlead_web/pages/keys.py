@@ -9,11 +9,11 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.typed_text import whole_number
-from fairlead_web.visits import PAGE_ROWS, Visit
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import PAGE_ROWS, Visit
+from fairlead_web.text.typed_text import whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.load_explanations import LoadExplanation
-from fairlead_web.heatmap_cells import METRIC_WORDS
-from fairlead_web.load_figures import FigureRow, figure_rows
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.drawing.explained_figures import FigureRow, figure_rows
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.heatmaps.cells import METRIC_WORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,14 +24,14 @@ from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, MovesEffect, ReRoute
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.sessions import BindingHistoryItem
-from fairlead_web.addresses import Here, pool_path
-from fairlead_web.charts import StackedTimeline, series_of, stacked_timeline
-from fairlead_web.move_steps import MoveStep, NetEffect, net_effect, steps_of
-from fairlead_web.range_figures import ShownFigures, shown
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import NEWEST_ROWS, Visit
+from fairlead_web.drawing.charts import StackedTimeline, series_of, stacked_timeline
+from fairlead_web.drawing.move_steps import MoveStep, NetEffect, net_effect, steps_of
+from fairlead_web.drawing.range_figures import ShownFigures, shown
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import NEWEST_ROWS, Visit
+from fairlead_web.text.addresses import Here, pool_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
 from fairlead_client.resources.pools import PoolSummary
-from fairlead_web import formats
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import Visit
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
 
 PATH = "/pause-migrations"
 MOST = 200

@@ -12,13 +12,13 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
 from fairlead_client.resources.problems import PlanConflict, Problem
-from fairlead_web import formats
-from fairlead_web.addresses import pool_path
-from fairlead_web.differences import Change, changes_of
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import Visit
+from fairlead_web.drawing.differences import Change, changes_of
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
+from fairlead_web.text.addresses import pool_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,17 +19,17 @@ from fairlead_client.resources.plans import PlanKind
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
-from fairlead_web import findings, formats
-from fairlead_web.change_forms import ChangeForm, change_forms
-from fairlead_web.change_requests import asked
-from fairlead_web.differences import Change, changes_of
-from fairlead_web.learnt_figures import Learnt, learnt_of
-from fairlead_web.range_figures import ShownFigures, shown
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import Visit
-from fairlead_web.yaml_text import yaml_text
+from fairlead_web.drawing import findings
+from fairlead_web.drawing.differences import Change, changes_of
+from fairlead_web.drawing.learnt_figures import Learnt, learnt_of
+from fairlead_web.drawing.range_figures import ShownFigures, shown
+from fairlead_web.forms.change_forms import ChangeForm, asked, change_forms
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
+from fairlead_web.text.yaml_text import yaml_text
 
 MOST_REASONS = 6
 """Reasons of decisions that are shown one by one."""

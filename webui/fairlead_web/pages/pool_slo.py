@@ -12,12 +12,12 @@ from starlette.responses import Response
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
 from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloVersion, SloWhatIf
-from fairlead_web import formats
-from fairlead_web.range_figures import ShownFigures, by_class, shown
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.drawing.range_figures import ShownFigures, by_class, shown
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
 
 DAY = "now-24h"
 """The range that nobody chose."""

@@ -11,16 +11,16 @@ from fairlead.pool_states import INSTANCES_STARTING
 from fairlead_client.resources.figures import RangeFigures
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.pools import PoolSummary
-from fairlead_web import findings
-from fairlead_web.addresses import Here
-from fairlead_web.facets import Facet, facet
-from fairlead_web.health import out_of_slo, pain
-from fairlead_web.paging import part_of
-from fairlead_web.range_figures import ShownFigures, shown
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import PAGE_ROWS, Visit
+from fairlead_web.drawing import findings
+from fairlead_web.drawing.range_figures import ShownFigures, shown
+from fairlead_web.frame.health import out_of_slo, pain
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import PAGE_ROWS, Visit
+from fairlead_web.text.addresses import Here
+from fairlead_web.text.facets import Facet, facet
+from fairlead_web.text.paging import part_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

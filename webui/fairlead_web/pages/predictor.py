@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from fairlead.reports.predictors import ModelFigures
 from fairlead_client.resources.predictors import Predictor, PredictorModel
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
 
 DAY = "now-24h"
 """The range that nobody chose."""

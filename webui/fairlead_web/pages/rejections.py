@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from fairlead.reports.rejections import RejectionReason
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
-from fairlead_web.charts import Sparkline, sparkline
-from fairlead_web.range_figures import by_cause
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import Visit
+from fairlead_web.drawing.charts import Sparkline, sparkline
+from fairlead_web.drawing.range_figures import by_cause
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import Visit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,12 @@ from fairlead.errors import InvalidInput
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 from fairlead_client.resources.rings import KeyMove, Ring, RingInstance
-from fairlead_web import formats
-from fairlead_web.heatmap_layers import whole
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.frame.heatmap_layers import whole
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
 
 SHOWN_MOVES = 12
 SHOWN_ROWS = 50

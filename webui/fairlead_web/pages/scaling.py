@@ -11,11 +11,11 @@ from fairlead.instances import Role
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.scaling import ScalingDecisionItem
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
-from fairlead_web.yaml_text import yaml_text
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text.yaml_text import yaml_text
 
 CHOICES: Mapping[str, Sequence[str]] = {"role": tuple(Role), "verdict": tuple(Verdict), "controller": tuple(Controller)}
 """The filters and their values."""

@@ -16,14 +16,14 @@ from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleActio
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_process.yaml_documents import complaint, read_yaml
-from fairlead_web import formats
-from fairlead_web.addresses import pool_path
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
-from fairlead_web.week_grids import WeekGrid, week_grid
-from fairlead_web.yaml_text import yaml_text
+from fairlead_web.drawing.charts import WeekGrid, week_grid
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
+from fairlead_web.text.addresses import pool_path
+from fairlead_web.text.yaml_text import yaml_text
 
 ONE = "/schedules/{namespace}/{name}/{schedule}"
 

@@ -8,11 +8,11 @@ from typing import ClassVar
 from starlette.responses import Response
 
 from fairlead_client.resources.search import SearchGroup, SearchHit, SearchKind
-from fairlead_web.addresses import instance_path, pool_path, segment, session_path
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import Visit, regions_of
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import Visit, regions_of
+from fairlead_web.text.addresses import instance_path, pool_path, segment, session_path
 
 IN_PALETTE = 5
 ON_PAGE = 25

@@ -12,11 +12,12 @@ from starlette.responses import Response, StreamingResponse
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.series import SERIES_METRICS, Annotation, Annotations, Series, SeriesLine
-from fairlead_web import exports, formats
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.frame import exports
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
 
 INSTANCE = f"{POOL}/instances/{{instance}}"
 MOST_CELLS = 720

@@ -17,13 +17,13 @@ from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.sessions import BindingHistoryItem, KeepSessionRequest, KeptSession, SessionDetail, SessionSummary
-from fairlead_web import formats
-from fairlead_web.addresses import pool_path, session_path
-from fairlead_web.holders import HolderBand, holder_band, holders_in_words
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.visits import Visit
+from fairlead_web.drawing.holders import HolderBand, holder_band, holders_in_words
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
+from fairlead_web.text.addresses import pool_path, session_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,12 @@ from fairlead_client.resources.access import (
 )
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Export, Routes
-from fairlead_web.security import local_path
-from fairlead_web.shells import DENSITIES, THEMES, TIME_MODES, Crumb, Shell
-from fairlead_web.typed_text import whole_number
-from fairlead_web.visits import DENSITY_COOKIE, PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_COOKIE, ZONE_COOKIE, Visit, zone_of
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Export, Routes
+from fairlead_web.frame.security import local_path
+from fairlead_web.frame.shells import DENSITIES, THEMES, TIME_MODES, Crumb, Shell
+from fairlead_web.frame.visits import DENSITY_COOKIE, PAGE_ROWS, SHORTCUTS_COOKIE, THEME_COOKIE, TIME_COOKIE, ZONE_COOKIE, Visit, zone_of
+from fairlead_web.text.typed_text import whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

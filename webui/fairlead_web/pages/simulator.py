@@ -22,18 +22,20 @@ from fairlead_client.resources.simulations import (
     SimulationState,
     TraceRequest,
 )
-from fairlead_web import formats, simulation_forms, simulation_tables, uploaded_traces
-from fairlead_web.addresses import pool_path, segment, with_query
-from fairlead_web.health import pain
-from fairlead_web.paging import Taken
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.simulation_forms import SimulationForm
-from fairlead_web.simulation_tables import Cell, RateTable
-from fairlead_web.typed_text import whole_number
-from fairlead_web.uploaded_traces import LeftOut
-from fairlead_web.visits import Visit
+from fairlead_web.drawing import simulation_tables
+from fairlead_web.drawing.simulation_tables import Cell, RateTable
+from fairlead_web.forms import simulation_forms, uploaded_traces
+from fairlead_web.forms.simulation_forms import SimulationForm
+from fairlead_web.forms.uploaded_traces import LeftOut
+from fairlead_web.frame.health import pain
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
+from fairlead_web.text.addresses import pool_path, segment, with_query
+from fairlead_web.text.paging import Taken
+from fairlead_web.text.typed_text import whole_number
 
 AT_WORK = frozenset({SimulationState.QUEUED, SimulationState.RUNNING})
 REFUSALS = frozenset({400, 403, 404, 409, 413, 422})

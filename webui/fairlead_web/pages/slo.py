@@ -15,12 +15,12 @@ from fairlead.tables import PoolKey
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.slo import SloVersion
-from fairlead_web import exports
-from fairlead_web.paging import MOST_PER_CALL, Taken, first_of, part_of, place_of
-from fairlead_web.rendering import Context
-from fairlead_web.routes import Routes
-from fairlead_web.shells import Crumb, Shell
-from fairlead_web.visits import PAGE_ROWS, Visit
+from fairlead_web.frame import exports
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import PAGE_ROWS, Visit
+from fairlead_web.text.paging import MOST_PER_CALL, Taken, first_of, part_of, place_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,15 @@ from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plans import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolRevision
 from fairlead_client.resources.problems import Problem
-from fairlead_web import formats
-from fairlead_web.differences import DiffLine, yaml_diff
-from fairlead_web.paging import MOST_PER_CALL
-from fairlead_web.rendering import Context
-from fairlead_web.routes import POOL, Export, Routes
-from fairlead_web.shells import Crumb, Shell, crumbs_below
-from fairlead_web.typed_text import whole_number
-from fairlead_web.visits import Visit
-from fairlead_web.yaml_text import yaml_text
+from fairlead_web.drawing.differences import DiffLine, yaml_diff
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
+from fairlead_web.text.paging import MOST_PER_CALL
+from fairlead_web.text.typed_text import whole_number
+from fairlead_web.text.yaml_text import yaml_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from starlette.responses import Response, StreamingResponse
 
 from fairlead_client.problems import ClientError
-from fairlead_web.live_events import EventCutter, Reads, reads_of, slimmed, value_of
-from fairlead_web.paces import ticks
-from fairlead_web.parts_sent import PartsSent
-from fairlead_web.visits import REGIONS_MOST, Visit, problem_of
+from fairlead_web.frame.visits import REGIONS_MOST, Visit, problem_of
+from fairlead_web.live.paces import ticks
+from fairlead_web.live.tab_messages import EventCutter, PartsSent, Reads, reads_of, slimmed, value_of
 
 log = logging.getLogger(__name__)
 TOPICS = frozenset({"pools", "instances", "migrations", "reroutes", "decisions", "rejections"})

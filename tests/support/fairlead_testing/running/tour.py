@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from fairlead_web.addresses import instance_path, pool_path, session_path
-from fairlead_web.shells import POOL_TABS, SECTIONS
+from fairlead_web.frame.shells import POOL_TABS, SECTIONS
+from fairlead_web.text.addresses import instance_path, pool_path, session_path
 
 Ask = Callable[..., Any]
 """GET of the public API: a path and its query; the decoded answer."""

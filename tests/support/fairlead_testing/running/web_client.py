@@ -13,9 +13,9 @@ from jinja2.bccache import Bucket
 
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web import rendering
 from fairlead_web.app import create_web_app
-from fairlead_web.settings import web_settings
+from fairlead_web.frame import rendering
+from fairlead_web.frame.settings import web_settings
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ORIGIN = "http://127.0.0.1:8080"

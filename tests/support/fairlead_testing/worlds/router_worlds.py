@@ -21,9 +21,10 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
 from fairlead_process.starting import bind
 from fairlead_router.admin import AdminApp
-from fairlead_router.calls import JUST_SENT_SECONDS
 from fairlead_router.main import Router, pool_scheduler_factory
-from fairlead_router.serving import GatewayServer, server_config
+from fairlead_router.pools.pool import Pool
+from fairlead_router.relaying.calls import JUST_SENT_SECONDS
+from fairlead_router.serving.http_server import GatewayServer, server_config
 from fairlead_router.settings import RouterSettings, Timeouts
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN, FakeSystemApi
@@ -293,7 +294,7 @@ class RunningRouter:
     """For the operators' port."""
 
     @property
-    def pool(self) -> Any:
+    def pool(self) -> Pool:
         return self.router.pools.all()[0]
 
     @property
@@ -306,7 +307,7 @@ class RunningRouter:
         """Number of requests that any account still counts."""
         pools = tuple(self.router.pools.living())
         counted = sum(row.in_flight + row.waiting for pool in pools for row in pool.scheduler.in_flight())
-        return counted + sum(len(pool.tickets) for pool in pools) + self.router.calls.active()
+        return counted + sum(len(pool.account.tickets) for pool in pools) + self.router.calls.active()
 
     async def ask(self, *, stream: bool = False, script: str = "", text: str = "hello", **more: Any) -> httpx.Response:
         headers = {"x-script": script, **more.pop("headers", {})}

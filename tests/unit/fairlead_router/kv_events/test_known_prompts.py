@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.kv_events.block_keys import block_keys
-from fairlead_router.kv_events.alignment import aligned
-from fairlead_router.kv_events.known_prompts import NOTHING_KNOWN, UNSURE_TOKENS, KnownPrompts, PromptText
+from fairlead_router.kv_events.known_prompts import NOTHING_KNOWN, UNSURE_TOKENS, KnownPrompts, PromptText, aligned
 from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, question, token_ids
 
 BYTES = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

@@ -27,7 +27,7 @@ from fairlead_router.picking.grpc_connection import GrpcConnection
 from fairlead_router.picking.grpc_stream import OK
 from fairlead_router.picking.serving import tls_context
 from fairlead_router.picking.streams import PickerStream
-from fairlead_router.pool import Pool
+from fairlead_router.pools.pool import Pool
 from fairlead_router.settings import RouterSettings
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.ext_proc_proxy import (
@@ -102,7 +102,7 @@ class Proxied:
         assert not scheduler.discrepancies()
         counted = sum(row.in_flight + row.waiting for row in scheduler.in_flight())
         bodies = self.router.body_memory.held
-        return counted + len(self.pool.tickets) + sum(self.pool.direct.values()) + self.router.picker.active + bodies
+        return counted + len(self.pool.account.tickets) + sum(self.pool.account.direct.values()) + self.router.picker.active + bodies
 
 
 BODY = json.dumps({"model": "mock", "messages": [{"role": "user", "content": "hello " * 600}], "stream": True}).encode()
@@ -303,7 +303,7 @@ async def test_a_request_whose_proxy_fell_back_waited_in_the_queue_no_longer_for
     stream, heard = proxied.open()
     stream.message(_WORDS[0])
     stream.message(_BODY)
-    (ticket,) = proxied.pool.tickets.values()
+    (ticket,) = proxied.pool.account.tickets.values()
     waited, first = ticket.queued_seconds, headers_of(heard.said[0].request_headers.response.header_mutation)[DESTINATION]
     served, instance = ("10.0.0.2:8000", "i1") if first.startswith("10.0.0.1") else ("10.0.0.1:8000", "i0")
     await asyncio.sleep(0.01)
@@ -329,7 +329,7 @@ async def test_those_before_the_one_that_served_a_request_past_the_scheduler_hav
     (said,) = heard.said
     assert headers_of(said.request_headers.response.header_mutation)[DESTINATION] == "10.0.0.1:8000,10.0.0.2:8000"
     stream.message(response_headers(200, {}, served="10.0.0.2:8000").SerializeToString())
-    assert proxied.pool.direct == {"i1": 1}
+    assert proxied.pool.account.direct == {"i1": 1}
     assert proxied.pool.counters.upstream_errors["passed-over"] == 1
     stream.message(_END)
     stream.half_closed()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fairlead.reports.key_use import KeyUse
@@ -13,13 +14,13 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import Outlook
 from fairlead_client.report_posts import decode_batch
-from fairlead_router.key_use import KeyUseCounts
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pools
-from fairlead_router.reporting.collecting import Collector
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.key_use import KeyUseCounts
+from fairlead_router.pools.pools import Pools
+from fairlead_router.reporting.collecting import BATCH_RECORDS, Collector, Record, encode_batches, spooled_changes
 from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
-from fairlead_testing.builders.reports import batch_ids
+from fairlead_testing.builders.reports import a_change, a_migration, a_rejection, batch_ids
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -41,7 +42,7 @@ async def test_what_a_pool_recorded_last_is_kept_when_it_is_deleted(tmp_path: Pa
     pools.apply(replace(routing_table([]), outlook=Outlook.COMING))
     (pool,) = pools.all()
     for number in range(5):
-        pool.submit(RoutingRequest(id=f"r{number}", arrived_at=5.0, prompt_tokens=10, blocks=(), first_bytes_hash=number), 5.0)
+        pool.account.submit(RoutingRequest(id=f"r{number}", arrived_at=5.0, prompt_tokens=10, blocks=(), first_bytes_hash=number), 5.0)
     pools.delete(pool.key)
     now[0] = 200.0
     pools.tick()
@@ -107,3 +108,34 @@ async def test_the_use_of_keys_is_put_on_disk_as_history_once(tmp_path: Path) ->
     await collector.collect(final=True)
     (batch,) = spool.batches(Cargo.HISTORY)
     assert decode_batch(batch.path.read_bytes()).key_use == (KeyUse(key="k1", minute=120, requests=1),)
+
+
+def test_records_are_cut_into_batches_with_history_apart_from_samples() -> None:
+    changes: list[Record] = [a_change(f"s{number}") for number in range(BATCH_RECORDS + 3)]
+    batches = list(encode_batches("router-0", {"bindings": changes, "rejections": [a_rejection(1)], "loads": []}, batch_ids()))
+    assert [(batch.cargo, batch.records) for batch in batches] == [(Cargo.HISTORY, BATCH_RECORDS), (Cargo.HISTORY, 4)]
+    sessions = [change["session"] for batch in batches for change in msgspec.json.decode(batch.content).get("bindings", [])]
+    assert sessions == [f"s{number}" for number in range(BATCH_RECORDS + 3)]
+
+
+def test_a_migration_never_parts_from_its_binding() -> None:
+    changes: list[Record] = [replace(a_change(f"s{number}"), id=f"m{number}") for number in range(BATCH_RECORDS)]
+    moves: list[Record] = [a_migration(f"m{number}") for number in range(0, BATCH_RECORDS, 2)]
+    batches = [
+        msgspec.json.decode(batch.content) for batch in encode_batches("router-0", {"bindings": changes, "migrations": moves}, batch_ids())
+    ]
+    assert len(batches) == 2
+    assert sum(len(batch["migrations"]) for batch in batches) == len(moves)
+    for batch in batches:
+        assert {move["id"] for move in batch["migrations"]} <= {change["id"] for change in batch["bindings"]}
+
+
+def test_changes_not_delivered_are_recalled_in_their_order(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 1_000_000)
+    spool.open()
+    rounds: list[list[Record]] = [[a_change("a"), a_change("b", "i1")], [a_change("a", "i2", based_on=1)]]
+    for changes in rounds:
+        (batch,) = encode_batches("router-0", {"bindings": changes}, batch_ids())
+        spool.append(batch.cargo, batch.records, batch.content)
+    spool.append(Cargo.HISTORY, 1, b"not json")
+    assert list(spooled_changes(spool)) == [*rounds[0], *rounds[1]]

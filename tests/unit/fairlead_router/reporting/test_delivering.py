@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.batches import AskAddress, Report, ReportReceipt
 from fairlead_client.internal import SystemApi
-from fairlead_router.deciding.listed import Listed
-from fairlead_router.deciding.told_routers import ToldRouters
-from fairlead_router.keys import GatewayKeys
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pools import Pools
-from fairlead_router.refusals import BadRequest
-from fairlead_router.reporting.batches import encode_batches
-from fairlead_router.reporting.delivering import Delivery
-from fairlead_router.reporting.lanes import Lane
+from fairlead_router.deciding.listed import Listed, ToldRouters
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.keys import GatewayKeys
+from fairlead_router.pools.pools import Pools
+from fairlead_router.protocols.refusals import BadRequest
+from fairlead_router.reporting.collecting import encode_batches
+from fairlead_router.reporting.delivering import Delivery, Lane
 from fairlead_router.reporting.spool import Cargo, Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.builders.reports import a_change, batch_ids

@@ -2,13 +2,16 @@
 
 import pytest
 
-from fairlead.reports.engines import LearntFigure, Quantity
+from fairlead.reports.engines import KnownCache, LearntFigure, Quantity
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead_router.answers import Usage
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.pool import Pool
-from fairlead_router.reporting.learnt_figures import learnt_figures
+from fairlead_router.kv_events.instances import EventReading
+from fairlead_router.kv_events.metrics import Belief
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.pool import Pool
+from fairlead_router.protocols.answers import Usage
+from fairlead_router.reporting.learnt_figures import known_caches, learnt_figures
+from fairlead_testing.builders.routing import POOL
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 TABLE = routing_table(["127.0.0.1:1", "127.0.0.1:2"], prefill_tokens_per_second=5_000)
@@ -23,9 +26,9 @@ def serve(pool: Pool, name: str, began: float, prefill_seconds: float) -> float:
     request = RoutingRequest(
         id=name, arrived_at=began, prompt_tokens=1_000, blocks=(), first_bytes_hash=0, prompt_bytes=3_000, streamed=True
     )
-    ticket = pool.submit(request, began)
-    pool.first_token(ticket, began + prefill_seconds)
-    pool.complete(ticket, began + prefill_seconds + 2.0, Usage(41, None, 1_000))
+    ticket = pool.account.submit(request, began)
+    pool.account.first_token(ticket, began + prefill_seconds)
+    pool.account.complete(ticket, began + prefill_seconds + 2.0, Usage(41, None, 1_000))
     return began + prefill_seconds + 2.0
 
 
@@ -109,11 +112,56 @@ def test_a_speed_that_whole_answers_alone_taught_is_told_as_measured() -> None:
     for number in range(60):
         prompt, output = 500 + 400 * (number % 7), 2 + 30 * (number % 5)
         request = RoutingRequest(id=str(number), arrived_at=now, prompt_tokens=prompt, blocks=(), first_bytes_hash=number, streamed=False)
-        ticket = pool.submit(request, now)
+        ticket = pool.account.submit(request, now)
         now += prompt / 2_500 + (output - 1) * 0.02
-        pool.complete(ticket, now, Usage(output, None, prompt))
+        pool.account.complete(ticket, now, Usage(output, None, prompt))
     speed = told(pool, now)[None, Quantity.PREFILL]
     assert speed.value == pytest.approx(2_500.0, rel=0.1)
     assert speed.learnt == pytest.approx(1 / 2_500.0, rel=0.1)
     assert speed.in_use
     assert speed.value_samples
+
+
+def rank(number: int, state: str, *, blocks: int = 0, lag: float | None = None, gaps: int = 0) -> EventReading:
+    return EventReading(
+        rank=number,
+        state=state,
+        events=9,
+        lag_seconds=lag,
+        blocks=blocks,
+        gaps=gaps,
+        replays=gaps,
+        restarts=0,
+        batches_lost=0,
+        unreadable=0,
+    )
+
+
+def belief(*pairs: tuple[int, int]) -> Belief:
+    found = Belief()
+    for predicted, reported in pairs:
+        found.compare(predicted, reported)
+    return found
+
+
+def known(ranks: list[EventReading], **beliefs: Belief) -> list[KnownCache]:
+    by_basis = {("a", basis): one for basis, one in beliefs.items()}
+    return list(known_caches(POOL, ["a", "b"], {(str(POOL), "a"): ranks} if ranks else {}, by_basis))
+
+
+def test_an_instance_is_as_well_heard_as_its_least_heard_rank() -> None:
+    (one,) = known([rank(0, "current", blocks=5, lag=0.2), rank(1, "replaying", blocks=7, lag=0.1, gaps=2)])
+    assert (one.instance, one.state, one.blocks, one.lag_seconds, one.gaps) == ("a", "replaying", 12, 0.2, 2)
+    (one,) = known([rank(0, "disconnected"), rank(1, "waiting")])
+    assert (one.state, one.lag_seconds) == ("disconnected", None)
+
+
+def test_beliefs_add_up_whatever_they_came_from() -> None:
+    (one,) = known([rank(0, "current")], events=belief((16, 16), (32, 48)), history=belief((0, 16)))
+    assert (one.answered, one.exact, one.believed_tokens, one.cached_tokens, one.wrong_tokens) == (3, 1, 48, 80, 32)
+
+
+def test_an_instance_that_publishes_nothing_is_known_by_own_history_as_soon_as_it_has_answered() -> None:
+    (one,) = known([], history=belief((16, 16)))
+    assert (one.state, one.answered, one.exact) == ("silent", 1, 1)
+    assert known([]) == []

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_router.metrics import RouterMetrics
-from fairlead_router.reporting.batches import encode_batches
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.reporting.collecting import encode_batches
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.builders.reports import a_change, batch_ids

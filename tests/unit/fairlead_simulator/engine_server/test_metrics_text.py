@@ -1,6 +1,6 @@
 from prometheus_client.parser import text_string_to_metric_families
 
-from fairlead_router.engine_pages import read_page
+from fairlead_router.engines.engine_pages import read_page
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
 from fairlead_simulator.engine_model.settings import EngineSettings
 from fairlead_simulator.engine_server.engine import ServedEngine

@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_testing.running.web_client import visitor
-from fairlead_web.security import csrf_token
+from fairlead_web.frame.security import csrf_token
 
 
 async def test_a_range_that_cannot_be_read_is_explained_and_the_last_hour_shown() -> None:

@@ -11,9 +11,9 @@ from fairlead_client.resources.expectations import ExpectationState, ExpectedFig
 from fairlead_client.resources.plans import PlanKind, PlanState
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
-from fairlead_web.addresses import session_path
-from fairlead_web.differences import changes_of
-from fairlead_web.formats import told
+from fairlead_web.drawing.differences import changes_of
+from fairlead_web.text.addresses import session_path
+from fairlead_web.text.formats import told
 
 
 async def test_a_plan_that_no_longer_fits_shows_who_changed_the_pool_and_keeps_the_form() -> None:

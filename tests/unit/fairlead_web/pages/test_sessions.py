@@ -3,7 +3,7 @@
 from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE
 from fairlead_testing.fakes.public_data.sessions import sessions
 from fairlead_testing.running.web_client import NOW, visitor
-from fairlead_web.addresses import session_path
+from fairlead_web.text.addresses import session_path
 
 SHARED = "Several conversations use this name"
 

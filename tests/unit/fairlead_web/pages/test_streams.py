@@ -14,7 +14,7 @@ from fairlead_testing.fakes.public_api import pools
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import ORIGIN, Visitor, visitor
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_web.asgi_streaming import streaming
+from fairlead_web.live.api_connections import streaming
 from fairlead_web.pages import streams
 
 PARTS = "totals=state cards=state,membership migrations=migrations as-of=state none-such=state"

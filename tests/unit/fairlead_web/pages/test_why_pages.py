@@ -6,7 +6,7 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES
 from fairlead_testing.running.web_client import visitor
-from fairlead_web.addresses import session_path
+from fairlead_web.text.addresses import session_path
 
 
 def flat(page: str) -> str:

@@ -50,7 +50,7 @@ function fromMilliseconds(whole) {
   return `${Math.floor(part / unit)}.${String(part % unit).padStart(digits, "0")} s`;
 }
 
-// An exact heatmap number: `steps` of the unit's resolution, as heatmap_cells.text_of shows them.
+// An exact heatmap number: `steps` of the unit's resolution, as heatmaps.cells.text_of shows them.
 export function exact(steps, unit) {
   if (steps == null) return "no data";
   switch (unit) {

@@ -34,7 +34,7 @@ from fairlead_client.resources.gateway_keys import (
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, as_json, document_routes, list_routes
 from fairlead_testing.fakes.public_data.loads import HOSTILE
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web.time_ranges import parse_range
+from fairlead_web.text.time_ranges import parse_range
 
 USED = GatewayKeyTotals(
     requests=18_204, prompt_tokens=41_300_512, output_tokens=2_950_077, refused={"key-expired": 3, "rejected-key-requests": 120}

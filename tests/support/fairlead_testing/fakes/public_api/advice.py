@@ -13,7 +13,7 @@ from fairlead_testing.fakes.public_api.answers import Endpoint, as_json, documen
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
 from fairlead_testing.fakes.public_data.advice import WINDOW, situation, trends
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web.time_ranges import parse_range
+from fairlead_web.text.time_ranges import parse_range
 
 
 class AdviceOfPools:

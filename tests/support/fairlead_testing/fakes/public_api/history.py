@@ -24,7 +24,7 @@ from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, 
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes, one_of
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web.time_ranges import parse_range
+from fairlead_web.text.time_ranges import parse_range
 
 FILTER_WORDS: dict[str, type[StrEnum]] = {
     "trigger": BindingReason,

@@ -31,7 +31,7 @@ from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.predictors import learnt_models
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web.time_ranges import parse_range
+from fairlead_web.text.time_ranges import parse_range
 
 POOL = "/v1/pools/{namespace}/{name}"
 

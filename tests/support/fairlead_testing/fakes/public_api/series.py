@@ -17,7 +17,7 @@ from fairlead_testing.fakes.public_data.figures import figures_of_all, figures_o
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.series import annotations_of, lines_of
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web.time_ranges import parse_range
+from fairlead_web.text.time_ranges import parse_range
 
 
 class SeriesOverTime:

@@ -1,0 +1,127 @@
+"""Keeps idle connections to engines and opens new ones."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+
+
+class UpstreamPool:
+    """Idle connections by address; opens new ones. `clock` gives seconds; only differences matter."""
+
+    def __init__(
+        self, clock: Callable[[], float], *, connect_seconds: float = 2.0, idle_seconds: float = 30.0, idle_limit: int = 512
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._connect_seconds = connect_seconds
+        self._idle_seconds = idle_seconds
+        self._idle_limit = idle_limit
+        self._idle: dict[str, list[UpstreamConnection]] = {}
+        self.opened = 0
+
+    def take_idle(self, address: str) -> UpstreamConnection | None:
+        """The most recently used idle connection to `address`, if any."""
+        stack = self._idle.get(address)
+        while stack:
+            connection = stack.pop()
+            if not connection.closed:
+                connection.reused = True
+                return connection
+        return None
+
+    async def connect(self, address: str, seconds: float = math.inf) -> UpstreamConnection:
+        """Open a connection, within `seconds` if that is less than any may take.
+
+        Raises UpstreamFailure (refused, unreachable; deadline when those seconds were too few to tell).
+        """
+        host, _, port = address.rpartition(":")
+        limit = min(self._connect_seconds, seconds)
+        try:
+            async with asyncio.timeout(limit):
+                _, connection = await self._loop.create_connection(
+                    lambda: UpstreamConnection(self._loop, address, self._forget), host.strip("[]"), int(port)
+                )
+        except TimeoutError:
+            kind = "deadline" if limit < self._connect_seconds else "unreachable"
+            raise UpstreamFailure(kind, f"{address} did not accept a connection within {limit:.3g} s") from None
+        except (OSError, ValueError) as error:
+            why = error if isinstance(error, OSError) else "it is no host and port"  # Python's words for such a name differ by version
+            raise UpstreamFailure("refused", f"{address} refused the connection: {why}") from None
+        self.opened += 1
+        return connection
+
+    def release(self, connection: UpstreamConnection) -> None:
+        """Give back a connection whose answer is complete, for reuse if both sides can."""
+        if connection.closed or not connection.complete or not connection.keep_alive or connection.half_sent:
+            connection.close()
+            return
+        stack = self._idle.setdefault(connection.address, [])
+        if len(stack) >= self._idle_limit:
+            connection.close()
+            return
+        connection.resume()
+        connection.busy = False
+        connection.idle_since = self._clock()
+        stack.append(connection)
+
+    def _forget(self, connection: UpstreamConnection) -> None:
+        """A connection closed by itself; drop it if it was idle."""
+        stack = self._idle.get(connection.address)
+        if stack is not None and not connection.busy and connection in stack:
+            stack.remove(connection)
+
+    def close_idle(self) -> None:
+        """Close connections idle for too long."""
+        limit = self._clock() - self._idle_seconds
+        for address in list(self._idle):
+            stack = self._idle[address]
+            fresh = [connection for connection in stack if connection.idle_since > limit]
+            stale = [connection for connection in stack if connection.idle_since <= limit]
+            if fresh:
+                self._idle[address] = fresh
+            else:
+                del self._idle[address]
+            for connection in stale:
+                connection.close()
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        for stack in self._idle.values():
+            for connection in list(stack):
+                connection.close()
+        self._idle.clear()
+
+    async def fetch(
+        self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"", body: bytes | None = None
+    ) -> bytes:
+        """GET a small document from an engine, with these header lines; with a body of JSON, POST it.
+
+        Raises UpstreamFailure, also for a status other than 200 and for more than `limit` bytes.
+        """
+        connection = self.take_idle(address) or await self.connect(address)
+        try:
+            async with asyncio.timeout(seconds):
+                if body is not None:
+                    headers += b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+                method = "GET" if body is None else "POST"
+                connection.send(f"{method} {path} HTTP/1.1\r\nhost: {address}\r\n".encode() + headers + b"\r\n", body or b"")
+                await connection.first()
+                answer = bytearray()
+                while piece := await connection.read():
+                    answer += piece
+                    if len(answer) > limit:
+                        raise UpstreamFailure("protocol", f"{address}{path} answered more than {limit} bytes")
+        except TimeoutError:
+            raise UpstreamFailure("timeout", f"{address}{path} did not answer within {seconds:g} s") from None
+        finally:
+            if connection.complete:
+                self.release(connection)
+            else:
+                connection.abort()
+        if connection.status != 200:
+            raise UpstreamFailure("status", f"{address}{path} answered {connection.status}", connection.status)
+        return bytes(answer)

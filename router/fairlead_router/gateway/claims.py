@@ -1,0 +1,53 @@
+"""Whose a request is and which priority class it has: what its client says, as far as that may be believed.
+
+The headers are those of llm-d's endpoint picker, the newer names first; there the class is an InferenceObjective, here
+one of the pool's. A key of the gateway's own settings is the operator's, and so is trusted; one that people made may
+have at most its own class, and its requests are its own; and nobody, who is served where no key is required, is trusted
+as the settings say.
+"""
+
+from __future__ import annotations
+
+from xxhash import xxh3_64_hexdigest
+
+from fairlead.tables import DEFAULT_CLASS, FAIR_TENANTS
+from fairlead_router.pools.keys import GatewayKey
+from fairlead_router.pools.pool import Pool
+from fairlead_router.serving.bodies import header_value
+
+OBJECTIVE_HEADERS = (b"x-llm-d-inference-objective", b"x-gateway-inference-objective")
+FAIRNESS_HEADERS = (b"x-llm-d-inference-fairness-id", b"x-gateway-inference-fairness-id")
+
+Shown = list[tuple[bytes, bytes]]
+
+
+def priority_class(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
+    """The class of a request for the pool. `trusted`: without a key, any class may be asked for."""
+    if not pool.classes.are_declared:
+        return DEFAULT_CLASS
+    asked = _first(headers, OBJECTIVE_HEADERS)
+    ceiling = None if _is_trusted(key, trusted=trusted) else (None if key is None else key.facts.priority_class) or DEFAULT_CLASS
+    return pool.classes.granted(asked, ceiling)
+
+
+def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
+    """Whose turn a request for the pool takes: the id of its key, a digest of what a trusted client names, or ""."""
+    if pool.table.routing.fairness != FAIR_TENANTS:
+        return ""
+    if _is_trusted(key, trusted=trusted):
+        named = _first(headers, FAIRNESS_HEADERS)
+        return f"named/{xxh3_64_hexdigest(named.encode())}" if named else ""
+    return "" if key is None else key.facts.id
+
+
+def may_explain(key: GatewayKey | None, *, anybody: bool) -> bool:
+    """Whether the decision is kept if its client asks for it. `anybody`: without a key too."""
+    return anybody if key is None else key.is_shared or key.facts.explain
+
+
+def _first(headers: Shown, names: tuple[bytes, ...]) -> str | None:
+    return next((value.strip() for name in names if (value := header_value(headers, name)) is not None), None)
+
+
+def _is_trusted(key: GatewayKey | None, *, trusted: bool) -> bool:
+    return trusted if key is None else key.is_shared

@@ -1,0 +1,173 @@
+"""Asking an engine for the tokens of a prompt, and checking its answer against what else it says of the request.
+
+The router asks for the tokens of what it made of a request. Whether the engine makes the same of it, vLLM tells in two
+ways: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) gives the request's own token ids, and
+`POST /v1/messages/count_tokens` their number. What they do not confirm is not learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.values import value
+from fairlead_router.engines.upstream import UpstreamPool
+from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.kv_events.prompt_texts import COMPLETIONS, MESSAGES, Question, detokenizing
+from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_json
+
+TIMEOUT_SECONDS = 10.0
+MOST_ANSWER_BYTES = 32 * 1024 * 1024
+
+NOT_OFFERED = frozenset({403, 404, 405, 501})
+"""How an engine answers a path that it does not have, or that its flags switch off."""
+
+NOT_OFFERED_SECONDS = 600.0
+"""For so long a path that an engine does not offer is not asked for again: another may come to its address."""
+
+_COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "chat_template_kwargs")
+"""Fields of a body of `/v1/messages` that its tokens depend on, which is what `count_tokens` takes."""
+
+
+class Disputed(Exception):
+    """The engine makes other tokens of the request than of the question for it."""
+
+
+@value
+class PromptAnswer:
+    """The tokens of a question's prompt; `strings` are theirs, or none if the engine does not tell them."""
+
+    question: Question
+    tokens: list[int]
+    strings: Sequence[str] = ()
+
+
+class _Tokens(msgspec.Struct):
+    tokens: list[int]
+    token_strs: list[str] | None = None
+
+
+class _Texts(msgspec.Struct):
+    text: list[str]
+
+
+class _Rendered(msgspec.Struct):
+    token_ids: list[int]
+
+
+class _Count(msgspec.Struct):
+    input_tokens: int
+
+
+@value
+class Asked:
+    """The request whose prompt is asked for, and the engine that is asked."""
+
+    address: str
+    engine_type: str
+    model: str
+    """As the engine calls it, or its adapter."""
+    path: str
+    document: Mapping[str, Any]
+
+
+class PromptQuestions:
+    """Asks engines. `now` is the router's clock in Unix seconds."""
+
+    def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
+        self._upstream = upstream
+        self._now = now
+        self._missing: dict[tuple[str, str], float] = {}
+        """Until when an address is not asked for a path."""
+
+    async def answer(self, asked: Asked, questions: Sequence[Question], *, first_is_usual: bool) -> PromptAnswer:
+        """The tokens of a request by the one of its possible questions that the engine confirms. `first_is_usual`: by
+        the rendering of the first, the engine was seen to render others.
+
+        Raises UpstreamFailure if the engine does not answer, Disputed if it confirms none or several that differ,
+        msgspec.MsgspecError for an answer that cannot be read.
+        """
+        rendered = await self._rendered(asked)
+        count = await self._count(asked) if rendered is None else len(rendered)
+        confirmed: list[PromptAnswer] = []
+        refusals: list[UpstreamFailure] = []
+        for question in questions:
+            answer = await self._tokenized(asked, question, refusals)
+            if answer is None or (count is not None and len(answer.tokens) != count):
+                continue
+            if answer.tokens == rendered or (rendered is None and question is questions[0] and first_is_usual):
+                return answer
+            confirmed.append(answer)
+        if rendered is not None:
+            return PromptAnswer(question=questions[0], tokens=rendered)
+        if len(refusals) == len(questions):
+            raise refusals[0]
+        return _agreed(asked, confirmed)
+
+    async def _tokenized(self, asked: Asked, question: Question, refusals: list[UpstreamFailure]) -> PromptAnswer | None:
+        """None, and one more of `refusals`, for a question that the engine refuses, as templates refuse some orders."""
+        try:
+            told = msgspec.json.decode(await self._post(asked, "/tokenize", question.body(asked.model)), type=_Tokens)
+        except UpstreamFailure as failure:
+            if failure.status != 400:
+                raise
+            refusals.append(failure)
+            return None
+        strings = told.token_strs
+        if strings is None and asked.engine_type == "sglang":
+            strings = await self._texts(asked, told.tokens)
+        return PromptAnswer(question=question, tokens=told.tokens, strings=strings or ())
+
+    async def _texts(self, asked: Asked, tokens: list[int]) -> list[str]:
+        """The text of each token, from an engine whose `/tokenize` tells ids alone; none if it does not tell."""
+        try:
+            return msgspec.json.decode(await self._post(asked, "/detokenize", detokenizing(tokens, asked.model)), type=_Texts).text
+        except (UpstreamFailure, msgspec.MsgspecError):
+            return []
+
+    async def _rendered(self, asked: Asked) -> list[int] | None:
+        """The request's token ids by the engine's own renderer; None if it offers none."""
+        if asked.engine_type == "sglang" or asked.path == COMPLETIONS:
+            return None
+        body = {**asked.document, "model": asked.model, "stream": False, "mm_payload": "none"}
+        body.pop("stream_options", None)
+        answer = await self._offered(asked, asked.path + "/render", body)
+        return None if answer is None else msgspec.json.decode(answer, type=_Rendered).token_ids
+
+    async def _count(self, asked: Asked) -> int | None:
+        """How many tokens the engine says the request has; None if it does not say."""
+        if asked.path != MESSAGES:
+            return None
+        body = {"model": asked.model} | {field: asked.document[field] for field in _COUNTED if field in asked.document}
+        answer = await self._offered(asked, "/v1/messages/count_tokens", body)
+        return None if answer is None else msgspec.json.decode(answer, type=_Count).input_tokens
+
+    async def _offered(self, asked: Asked, path: str, body: Mapping[str, Any]) -> bytes | None:
+        if self._now() < self._missing.get((asked.address, path), 0.0):
+            return None
+        try:
+            return await self._post(asked, path, canonical_json(body))
+        except NestsTooDeeply:  # in a field that no prompt is made of
+            return None
+        except UpstreamFailure as failure:
+            if failure.status not in NOT_OFFERED:
+                raise
+            self._note_missing(asked.address, path)
+            return None
+
+    def _note_missing(self, address: str, path: str) -> None:
+        now = self._now()
+        self._missing = {place: until for place, until in self._missing.items() if until > now}
+        self._missing[address, path] = now + NOT_OFFERED_SECONDS
+
+    async def _post(self, asked: Asked, path: str, body: bytes) -> bytes:
+        return await self._upstream.fetch(asked.address, path, seconds=TIMEOUT_SECONDS, limit=MOST_ANSWER_BYTES, body=body)
+
+
+def _agreed(asked: Asked, confirmed: Sequence[PromptAnswer]) -> PromptAnswer:
+    if confirmed and all(answer.tokens == confirmed[0].tokens for answer in confirmed):
+        return confirmed[0]
+    found = f"confirms {len(confirmed)} renderings that differ" if confirmed else "makes other tokens of it than the router"
+    raise Disputed(f"{asked.address}, asked for a request to {asked.path}, {found}")

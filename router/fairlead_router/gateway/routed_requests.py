@@ -1,0 +1,197 @@
+"""From a parsed request to what its pool is asked: which pool serves it, and what routing is told of it.
+
+The gateway and the endpoint picker differ in how a request reaches them and its engine; what is in between is here.
+
+A prompt's tokens are counted from its kind, and from the bytes of it that its engine will turn into tokens. The
+canonical prompt has everything that an engine renders, so its length is what counts. But a token of JSON has fewer
+bytes than one of prose, what stands for a medium is an estimate, and some of a prompt may be at the engine. What of
+these a prompt has decides its kind, and a token's size is learned for each kind alone
+(`fairlead.routing.knowledge.token_sizes`):
+
+    plain text     text alone
+    +tools         also tools, calls of them, thoughts or documents
+    +media         also images, sounds, videos or files
+    +unseen        a part of the prompt is at the engine, or is cut off there: the bytes say little
+    token ids      four bytes each, exactly
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, prompt_root
+from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
+from fairlead_router.gateway.claims import priority_class, tenant
+from fairlead_router.gateway.prompt_tokens import PromptTokens
+from fairlead_router.pools.keys import GatewayKey, GatewayKeys
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Opens, Pools, every
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.paths import Endpoint
+from fairlead_router.protocols.prompts import Prompt
+from fairlead_router.protocols.refusals import BadRequest, Headers
+from fairlead_router.protocols.requests import ParsedRequest
+from fairlead_router.protocols.session_names import beginning, session_names
+from fairlead_router.relaying.calls import Calls
+from fairlead_router.relaying.dividing import is_divisible
+from fairlead_router.relaying.held_responses import HeldResponses
+from fairlead_router.relaying.response_holders import previous_response
+from fairlead_router.serving.bodies import header_value
+
+_UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
+"""Fields that make a prompt longer or shorter by what is not in its bytes."""
+_MAY_HIDE = _UNSEEN | {"truncation"}
+
+_BESIDES = ("", "+tools", "+media", "+tools+media")
+"""By the kinds of a prompt."""
+
+Document = Mapping[str, Any]
+
+
+class PromptSize(NamedTuple):
+    """`counted_bytes` are what the prompt's tokens are counted from."""
+
+    kind: str
+    counted_bytes: int
+    is_plain_text: bool
+
+
+def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
+    """What the tokens of a request's prompt are counted from."""
+    length = len(prompt.text)
+    if _is_token_ids(document):
+        return PromptSize(GIVEN_IDS, length, False)
+    if not _MAY_HIDE.isdisjoint(document) and _hides_part(document):
+        return PromptSize(endpoint.path + "+unseen", length, False)
+    if not prompt.kinds:
+        return PromptSize(endpoint.path, length, endpoint.streams)
+    return PromptSize(endpoint.path + _BESIDES[prompt.kinds], length, False)
+
+
+def _hides_part(document: Document) -> bool:
+    return document.get("truncation") == "auto" or any(document.get(field) for field in _UNSEEN)
+
+
+def _is_token_ids(document: Document) -> bool:
+    given = document.get("prompt") or document.get("input_ids") or document.get("input")
+    if not isinstance(given, list) or not given:
+        return False
+    first = given[0]
+    return type(first) is int or (isinstance(first, list) and bool(first) and type(first[0]) is int)
+
+
+POOL_HEADER = b"x-fairlead-pool"
+
+
+def opened_by(key: GatewayKey | None) -> Opens:
+    """What a client may use: what its key opens; everything for nobody, who got in because no key is required."""
+    return every if key is None else key.opens
+
+
+def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
+    """Whether the answer may be made in the background, to be asked for later; engines take 1 and "true" for true."""
+    return endpoint.dialect is Dialect.RESPONSES and bool(parsed.document.get("background"))
+
+
+class RoutedRequests:
+    """Makes `RoutingRequest`s. `now` is the router's clock in Unix seconds; `trusted`: a client without a key may ask
+    for any priority class and for any tenant.
+    """
+
+    def __init__(
+        self,
+        pools: Pools,
+        keys: GatewayKeys,
+        calls: Calls,
+        prompt_tokens: PromptTokens,
+        held: HeldResponses,
+        now: Callable[[], float],
+        *,
+        trusted: bool,
+    ) -> None:
+        self._pools = pools
+        self._keys = keys
+        self._calls = calls
+        self._prompt_tokens = prompt_tokens
+        self._held = held
+        self._now = now
+        self._trusted = trusted
+
+    def pool_for(self, model: str | None, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
+        """The pool for a request, of those that `opens` or else its key opens. Raises BadRequest 404, also for a pool
+        that its key does not open.
+        """
+        try:
+            return self._pools.resolve(model, header_value(headers, POOL_HEADER), opens or opened_by(key))
+        except BadRequest:
+            if key is not None and self._pools.serves(model):
+                self._keys.out_of_scope(key, self._now())
+            raise
+
+    def request(
+        self,
+        pool: Pool,
+        endpoint: Endpoint,
+        parsed: ParsedRequest,
+        headers: Headers,
+        naming: Mapping[bytes, bytes] | None,
+        key: GatewayKey | None,
+        arrived_at: float,
+        *,
+        body_bytes: int,
+        within: tuple[str, ...] | None = None,
+        client_id: str = "",
+        explain: bool = False,
+    ) -> RoutingRequest:
+        """What routing is told. `naming` are the headers that may name the session, `within` the only instances that
+        may serve it; one that goes on from a response may be served by that one's holder only. `client_id` is the
+        client's own id of the request; `explain`: its decision is to be kept.
+        """
+        prompt = parsed.prompt.text
+        previous: str | None = None
+        if "previous_response_id" in parsed.document and (response := previous_response(parsed.document, endpoint)) is not None:
+            previous = self._held.session(response)
+            within = self._holder(response, pool, within)
+        names = session_names(naming, pool.session_header, parsed.document, previous)
+        adapter = pool.adapter(parsed.model)
+        root = prompt_root(adapter, parsed.prompt.root)
+        blocks = block_hashes(prompt, pool.block_bytes, root)
+        size, sizes = prompt_size(endpoint, parsed.document, parsed.prompt), pool.token_sizes
+        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, sizes.tokens(size.counted_bytes, size.kind), adapter)
+        first_hash = first_bytes_hash(prompt, pool.block_bytes, blocks, root)
+        as_others = sizes.of(size.kind) == sizes.bytes_per_token
+        return RoutingRequest(
+            id=self._calls.next_id(),
+            arrived_at=arrived_at,
+            prompt_tokens=known.prompt_tokens,
+            prompt_bytes=size.counted_bytes,
+            prompt_kind=size.kind,
+            is_plain_text=size.is_plain_text,
+            block_tokens=0 if as_others or not blocks else max(1, round(known.prompt_tokens * pool.block_bytes / len(prompt))),
+            blocks=blocks,
+            first_bytes_hash=first_hash,
+            session=names[0] if names else None,
+            further_names=names[1:],
+            beginning=beginning(parsed.document, first_hash) if names or pool.binds_beginnings else 0,
+            max_output_tokens=parsed.max_output_tokens,
+            streamed=parsed.stream,
+            divisible=not pool.divides or (endpoint.divides and is_divisible(parsed.document)),
+            priority_class=priority_class(headers, key, pool, trusted=self._trusted),
+            tenant=tenant(headers, key, pool, trusted=self._trusted),
+            body_bytes=body_bytes,
+            engine_blocks=known.engine_blocks,
+            client_id=client_id,
+            explain=explain,
+            within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
+        )
+
+    def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Only the instance that holds the response, if it takes requests and is among those that may serve this one.
+        Else any of these, and its engine says that it does not know the response.
+        """
+        home = self._held.find(response)
+        if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):
+            return within
+        return (home[1],)

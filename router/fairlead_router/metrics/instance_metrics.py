@@ -1,0 +1,125 @@
+"""Metrics by instance: what this router has sent it, and what its engine told last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from fairlead.routing.knowledge.progress import EngineProgress, Life
+from fairlead_router.engines.engine_pages import EngineFigures
+
+
+class InstanceReading:
+    """Gauges of one instance, taken when scraped."""
+
+    __slots__ = ("engine", "in_flight", "instance", "kv_usage", "lives", "pool", "ranks", "waiting")
+
+    def __init__(
+        self,
+        pool: str,
+        instance: str,
+        in_flight: int,
+        waiting: int,
+        kv_usage: float | None,
+        engine: EngineFigures | None = None,
+        ranks: Mapping[int, EngineFigures] = MappingProxyType({}),
+        lives: Mapping[int | None, EngineProgress] = MappingProxyType({}),
+    ) -> None:
+        self.pool = pool
+        self.instance = instance
+        self.in_flight = in_flight
+        self.waiting = waiting
+        self.kv_usage = kv_usage
+        self.engine = EngineFigures() if engine is None else engine
+        """What its metrics said last."""
+        self.ranks = ranks
+        """The same of each of its data-parallel ranks, if it has several."""
+        self.lives = lives
+        """How the work of each goes on; under None that of an engine which is one."""
+
+
+def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
+    """Gauges by pool and instance, and of the ranks of engines that have several as `X-Data-Parallel-Rank` counts them.
+    The life of an engine is that of its worst rank.
+    """
+    in_flight = GaugeMetricFamily(
+        "fairlead_router_in_flight",
+        "Requests that this router has queued for or sent to an instance and that are not finished; those for which it only decides"
+        " count at the router that has them.",
+        labels=["pool", "instance"],
+    )
+    waiting = GaugeMetricFamily(
+        "fairlead_router_waiting",
+        "Requests queued in this router for an instance, also those of other routers for which it decides.",
+        labels=["pool", "instance"],
+    )
+    usage = GaugeMetricFamily("fairlead_router_kv_usage", "KV cache usage (0-1) as the engine last told.", labels=["pool", "instance"])
+    told = GaugeMetricFamily(
+        "fairlead_router_engine_requests",
+        "Requests in the engine by its own metrics, of all its clients: running, or waiting to.",
+        labels=["pool", "instance", "state"],
+    )
+    sizes = GaugeMetricFamily(
+        "fairlead_router_engine_kv_cache_tokens", "Tokens that the engine's KV cache holds, as it told.", labels=["pool", "instance"]
+    )
+    life = GaugeMetricFamily(
+        "fairlead_router_engine_life",
+        "1 for the state of the engine's work: unknown (it shows no steps), idle, unmeasured, active, slow or stalled.",
+        labels=["pool", "instance", "state"],
+    )
+    still = GaugeMetricFamily(
+        "fairlead_router_engine_still_seconds",
+        "For how long nothing of the engine has moved though it has requests of this router.",
+        labels=["pool", "instance"],
+    )
+    allowed = GaugeMetricFamily(
+        "fairlead_router_engine_allowed_still_seconds",
+        "How long that may be, by the engine's own steps, until it is taken to be stalled.",
+        labels=["pool", "instance"],
+    )
+    rank_requests = GaugeMetricFamily(
+        "fairlead_router_rank_requests",
+        "Requests in one data-parallel rank of an engine that has several, by its own metrics: running, or waiting to.",
+        labels=["pool", "instance", "rank", "state"],
+    )
+    rank_usage = GaugeMetricFamily(
+        "fairlead_router_rank_kv_usage",
+        "KV cache usage (0-1) of such a rank, as the engine last told.",
+        labels=["pool", "instance", "rank"],
+    )
+    rank_life = GaugeMetricFamily(
+        "fairlead_router_rank_life", "1 for the state of such a rank's work.", labels=["pool", "instance", "rank", "state"]
+    )
+    for reading in readings:
+        labels = [reading.pool, reading.instance]
+        for rank, told_of_rank in reading.ranks.items():
+            for state, count in (("running", told_of_rank.running), ("waiting", told_of_rank.waiting)):
+                if count is not None:
+                    rank_requests.add_metric([*labels, str(rank), state], count)
+            if told_of_rank.kv_usage is not None:
+                rank_usage.add_metric([*labels, str(rank)], told_of_rank.kv_usage)
+        for its_rank, progress in reading.lives.items():
+            if its_rank is not None:
+                rank_life.add_metric([*labels, str(its_rank), progress.life], 1)
+        for state, count in (("running", reading.engine.running), ("waiting", reading.engine.waiting)):
+            if count is not None:
+                told.add_metric([*labels, state], count)
+        if reading.engine.kv_cache_tokens is not None:
+            sizes.add_metric(labels, reading.engine.kv_cache_tokens)
+        if (worst := max(reading.lives.values(), key=_trouble, default=None)) is not None:
+            life.add_metric([*labels, worst.life], 1)
+            still.add_metric(labels, worst.still_seconds)
+            allowed.add_metric(labels, worst.allowed_seconds)
+        in_flight.add_metric(labels, reading.in_flight)
+        waiting.add_metric(labels, reading.waiting)
+        if reading.kv_usage is not None:
+            usage.add_metric(labels, reading.kv_usage)
+    yield from (in_flight, waiting, usage, told, sizes, life, still, allowed, rank_requests, rank_usage, rank_life)
+
+
+def _trouble(progress: EngineProgress) -> tuple[int, float]:
+    """Larger for an engine that is worse off."""
+    return tuple(Life).index(progress.life), progress.still_seconds

@@ -1,0 +1,151 @@
+"""What a router counts of each pool. Counting on the request path is plain arithmetic on these objects."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.targets import instance_of
+from fairlead_router.kv_events.metrics import Belief
+from fairlead_router.metrics.endings import Outcome
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+MOST_TOKENS = 2**24
+"""More tokens than any model's context holds."""
+
+
+class Distribution:
+    """A histogram over BUCKETS, in seconds."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.total += seconds
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        rows, running = [], 0
+        for bound, count in zip((*(str(b) for b in BUCKETS), "+Inf"), self.counts, strict=True):
+            running += count
+            rows.append((bound, float(running)))
+        return rows
+
+
+class ClassCounters:
+    """What happened to the requests of one priority class."""
+
+    __slots__ = ("refused", "submitted", "ttft")
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.refused = 0
+        self.ttft = Distribution()
+
+
+class PoolCounters:
+    """What happened in one pool since the router started."""
+
+    __slots__ = (
+        "beliefs",
+        "canaries",
+        "cancelled",
+        "classes",
+        "decode_only",
+        "direct",
+        "engine_stalls",
+        "failed",
+        "handover",
+        "hit_tokens",
+        "implausible_usages",
+        "known_prompts",
+        "lost_moves",
+        "output_tokens",
+        "prefill",
+        "prompt_tokens",
+        "queued",
+        "refused",
+        "rejected_by_engine",
+        "retries",
+        "served",
+        "submitted",
+        "tokenizing",
+        "ttft",
+        "unfetched",
+        "unkept_decisions",
+        "upstream_errors",
+    )
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.served = 0
+        self.failed = 0
+        self.cancelled = 0
+        self.rejected_by_engine = 0
+        self.classes: defaultdict[str, ClassCounters] = defaultdict(ClassCounters)
+        """By priority class, of a pool that declares some."""
+        self.direct: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.retries = 0
+        self.upstream_errors: Counter[str] = Counter()
+        self.prompt_tokens = 0
+        self.hit_tokens = 0
+        self.output_tokens = 0
+        self.implausible_usages = 0
+        self.engine_stalls = 0
+        self.canaries: Counter[str] = Counter()
+        self.lost_moves = 0
+        self.decode_only: Counter[str] = Counter()
+        self.unfetched = 0
+        self.unkept_decisions = 0
+        self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
+        """By instance, and by what the belief came from: `events` or `history`."""
+        self.known_prompts: Counter[str] = Counter()
+        """Requests to a pool with KV events, by how much of the prompt's tokens was known."""
+        self.tokenizing: Counter[str] = Counter()
+        """Questions for a prompt's tokens, by outcome."""
+        self.prefill = Distribution()
+        self.handover = Distribution()
+        self.ttft = Distribution()
+        self.queued = Distribution()
+
+    def count_end(self, outcome: Outcome) -> None:
+        """A request ended so. Refusals are counted by their reasons (`refused`)."""
+        match outcome:
+            case Outcome.SERVED:
+                self.served += 1
+            case Outcome.FAILED:
+                self.failed += 1
+            case Outcome.CANCELLED:
+                self.cancelled += 1
+            case Outcome.REJECTED_BY_ENGINE:
+                self.rejected_by_engine += 1
+            case Outcome.REFUSED:
+                pass
+
+    def plausible(self, tokens: int | None) -> int | None:
+        """The tokens that an engine told; None, and counted, where that cannot be."""
+        if tokens is None or 0 <= tokens <= MOST_TOKENS:
+            return tokens
+        self.implausible_usages += 1
+        return None
+
+    def count_decode_only(self, dispatch: Dispatch) -> None:
+        """A request was dispatched: count it if a decode instance computes it whole."""
+        if dispatch.reason is DecisionReason.DECODE_ONLY:
+            self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
+
+    def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
+        """Count how far what was believed of the instance's cache is from what its engine found there.
+
+        Not of a prompt that another instance computed or sent: then the engine counts what it was given as cached.
+        """
+        if dispatch.decode is None and not dispatch.transfer_tokens:
+            basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"
+            self.beliefs[instance_of(dispatch.instance), basis].compare(dispatch.hit_tokens, cached_tokens)

@@ -1,0 +1,280 @@
+"""Metrics by pool: what was counted there, what it holds and has learned now, and how a policy that learns gets on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from fairlead.capabilities import Figure
+from fairlead.predictors.reports import LearningReport
+from fairlead.routing.contracts.estimates import EstimateReport
+from fairlead.routing.knowledge.token_sizes import TokenSizeReport
+from fairlead_router.metrics.pool_counters import PoolCounters
+
+
+class PoolReading(NamedTuple):
+    """Gauges of one pool, taken when scraped."""
+
+    pool: str
+    held: int
+    token_sizes: TokenSizeReport
+    speed: Figure
+    prefill: EstimateReport
+    decode: EstimateReport
+
+
+def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
+    """Counters by pool, and the version of each one's table."""
+    requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
+    submitted = CounterMetricFamily(
+        "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
+    )
+    direct = CounterMetricFamily(
+        "fairlead_router_direct_requests",
+        "Requests sent to an instance past the scheduler, by how they ended.",
+        labels=["pool", "outcome"],
+    )
+    refused = CounterMetricFamily("fairlead_router_refusals", "Refused requests by reason.", labels=["pool", "reason"])
+    errors = CounterMetricFamily("fairlead_router_upstream_errors", "Engine failures by kind.", labels=["pool", "kind"])
+    retries = CounterMetricFamily(
+        "fairlead_router_retries", "Attempts repeated on another instance before the answer had content.", labels=["pool"]
+    )
+    unkept = CounterMetricFamily(
+        "fairlead_router_decisions_unkept",
+        "Decisions of late, refused, failed, retried or moved requests that were not kept, as there were more than are kept; those kept count for them.",
+        labels=["pool"],
+    )
+    lost = CounterMetricFamily("fairlead_router_lost_moves", "Moves of sessions made here that lost to an earlier writer.", labels=["pool"])
+    canaries = CounterMetricFamily(
+        "fairlead_router_canaries",
+        "Idle engines asked for one token, by outcome: answered, hung, late (it had other work by then), or the kind of failure.",
+        labels=["pool", "outcome"],
+    )
+    stalls = CounterMetricFamily(
+        "fairlead_router_engine_stalls", "Times that an engine with requests of this router was found to make no progress.", labels=["pool"]
+    )
+    odd = CounterMetricFamily(
+        "fairlead_router_implausible_usages",
+        "Token counts and cache usages engines told that cannot be; taken as unknown, or as the most that can be.",
+        labels=["pool"],
+    )
+    tokens = CounterMetricFamily(
+        "fairlead_router_tokens", "Tokens of requests that were sent to engines, also of answers that broke off.", labels=["pool", "kind"]
+    )
+    ttft = HistogramMetricFamily(
+        "fairlead_router_ttft_seconds", "Arrival to the first generated content of streamed requests.", labels=["pool"]
+    )
+    queued = HistogramMetricFamily("fairlead_router_queued_seconds", "Arrival to dispatch.", labels=["pool"])
+    decode_only = CounterMetricFamily(
+        "fairlead_router_decode_only",
+        "Requests that a decode instance computed whole: no prefill instance could take them, or they cannot be divided.",
+        labels=["pool", "cause"],
+    )
+    unfetched = CounterMetricFamily(
+        "fairlead_router_prefills_without_blocks",
+        "Prefills whose engine named no KV blocks, so that the decode instance computed the prompt again.",
+        labels=["pool"],
+    )
+    prefill = HistogramMetricFamily(
+        "fairlead_router_prefill_seconds", "Sending to a prefill instance to its answer with the KV blocks.", labels=["pool"]
+    )
+    handover = HistogramMetricFamily(
+        "fairlead_router_handover_seconds",
+        "Sending to the decode instance to the first token of a streamed answer: transfer of KV blocks and wait.",
+        labels=["pool"],
+    )
+    version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])
+    for pool, counters in pools.items():
+        submitted.add_metric([pool], counters.submitted)
+        for outcome, count in (
+            ("served", counters.served),
+            ("failed", counters.failed),
+            ("cancelled", counters.cancelled),
+            ("rejected-by-engine", counters.rejected_by_engine),
+        ):
+            requests.add_metric([pool, outcome], count)
+        requests.add_metric([pool, "refused"], sum(counters.refused.values()))
+        for reason, count in counters.refused.items():
+            refused.add_metric([pool, reason], count)
+        for kind, count in counters.upstream_errors.items():
+            errors.add_metric([pool, kind], count)
+        for outcome, count in counters.direct.items():
+            direct.add_metric([pool, outcome], count)
+        retries.add_metric([pool], counters.retries)
+        lost.add_metric([pool], counters.lost_moves)
+        unkept.add_metric([pool], counters.unkept_decisions)
+        stalls.add_metric([pool], counters.engine_stalls)
+        for outcome, count in counters.canaries.items():
+            canaries.add_metric([pool, outcome], count)
+        odd.add_metric([pool], counters.implausible_usages)
+        for kind, count in (("prompt", counters.prompt_tokens), ("hit", counters.hit_tokens), ("output", counters.output_tokens)):
+            tokens.add_metric([pool, kind], count)
+        for cause, count in counters.decode_only.items():
+            decode_only.add_metric([pool, cause], count)
+        unfetched.add_metric([pool], counters.unfetched)
+        prefill.add_metric([pool], counters.prefill.cumulative(), counters.prefill.total)
+        handover.add_metric([pool], counters.handover.cumulative(), counters.handover.total)
+        ttft.add_metric([pool], counters.ttft.cumulative(), counters.ttft.total)
+        queued.add_metric([pool], counters.queued.cumulative(), counters.queued.total)
+    for pool, number in tables.items():
+        version.add_metric([pool], number)
+    yield from (
+        submitted,
+        requests,
+        direct,
+        refused,
+        errors,
+        retries,
+        unkept,
+        lost,
+        stalls,
+        canaries,
+        odd,
+        tokens,
+        decode_only,
+        unfetched,
+        prefill,
+        handover,
+        ttft,
+        queued,
+        version,
+    )
+
+
+def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
+    """Counters by pool and priority class."""
+    labels = ["pool", "priority_class"]
+    submitted = CounterMetricFamily(
+        "fairlead_router_class_submitted", "Requests handed to the scheduler, in pools with priority classes.", labels=labels
+    )
+    refused = CounterMetricFamily("fairlead_router_class_refusals", "Refused requests, in pools with priority classes.", labels=labels)
+    ttft = HistogramMetricFamily(
+        "fairlead_router_class_ttft_seconds",
+        "Arrival to first token of streamed requests, in pools with priority classes.",
+        labels=labels,
+    )
+    for pool, counters in pools.items():
+        for name, of_class in counters.classes.items():
+            submitted.add_metric([pool, name], of_class.submitted)
+            refused.add_metric([pool, name], of_class.refused)
+            ttft.add_metric([pool, name], of_class.ttft.cumulative(), of_class.ttft.total)
+    yield from (submitted, refused, ttft)
+
+
+def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
+    """Gauges by pool."""
+    held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
+    size = GaugeMetricFamily(
+        "fairlead_router_bytes_per_token", "Bytes of prompt text taken as one token, as declared or learnt.", labels=["pool"]
+    )
+    kinds = GaugeMetricFamily(
+        "fairlead_router_kind_bytes_per_token",
+        "Bytes of a prompt taken as one token, by kind of prompt, and whether the kind's own prompts taught it (learned) or it is the"
+        " figure for plain text or the declared one.",
+        labels=["pool", "kind", "by"],
+    )
+    error = GaugeMetricFamily(
+        "fairlead_router_prompt_tokens_error",
+        "Mean absolute error of prompts' token counts against the engines' own, over the last 500 told (0.1 = 10 %), with the figure in"
+        " use and with the declared one.",
+        labels=["pool", "bytes_per_token"],
+    )
+    seconds = GaugeMetricFamily(
+        "fairlead_router_seconds_per_token",
+        "Mean time of a token as observed last: of prompts while they are prefilled (uncached tokens), and of answers while decoding.",
+        labels=["pool", "phase"],
+    )
+    off = GaugeMetricFamily(
+        "fairlead_router_time_estimate_error",
+        "Mean absolute error of predicted times over the last few hundred prefills or answers (0.1 = 10 %), by what was learnt and by"
+        " spec.engine.prefillTokensPerSecond.",
+        labels=["pool", "phase", "by"],
+    )
+    speeds = GaugeMetricFamily(
+        "fairlead_router_prefill_tokens_per_second",
+        "Uncached prompt tokens per second of an instance, or of a data-parallel rank, by which times are predicted; source says where it comes from.",
+        labels=["pool", "source"],
+    )
+    for pool, waiting, sizes, speed, *estimates in readings:
+        held.add_metric([pool], waiting)
+        speeds.add_metric([pool, speed.source.value], speed.value or 0.0)
+        size.add_metric([pool], sizes.bytes_per_token)
+        for of_kind in sizes.kinds:
+            kinds.add_metric([pool, of_kind.kind, of_kind.by], of_kind.bytes_per_token)
+        for phase, report in zip(("prefill", "decode"), estimates, strict=True):
+            if report.seconds_per_token is not None:
+                seconds.add_metric([pool, phase], report.seconds_per_token)
+            for by, value in (("learnt", report.error), ("declared", report.declared_error)):
+                if value is not None:
+                    off.add_metric([pool, phase, by], value)
+        for of, value in (("in-use", sizes.error), ("declared", sizes.declared_error)):
+            if value is not None:
+                error.add_metric([pool, of], value)
+    yield from (held, size, kinds, error, speeds, seconds, off)
+
+
+class TrainingCounters:
+    """What happened between a router and its trainer since the router started."""
+
+    __slots__ = ("refused", "rounds", "trainers_lost")
+
+    def __init__(self) -> None:
+        self.trainers_lost = 0
+        self.rounds: Counter[str] = Counter()
+        """Models adopted, by pool."""
+        self.refused: Counter[tuple[str, str]] = Counter()
+        """Models refused, by pool and fault."""
+
+    def forget_pool(self, pool: str) -> None:
+        """Keep nothing of a pool that is gone."""
+        self.rounds.pop(pool, None)
+        for key in [key for key in self.refused if key[0] == pool]:
+            del self.refused[key]
+
+
+def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
+    """Reports by pool; families without samples where no pool's policy learns."""
+    choices = CounterMetricFamily(
+        "fairlead_router_learning_choices",
+        "Choices of a learning policy: by its model, or by its heuristic and why.",
+        labels=["pool", "by"],
+    )
+    samples = CounterMetricFamily("fairlead_router_learning_samples", "Requests whose TTFT was seen.", labels=["pool"])
+    dropped = CounterMetricFamily("fairlead_router_learning_samples_dropped", "Of them, lost before a trainer took them.", labels=["pool"])
+    rounds = CounterMetricFamily("fairlead_router_learning_models", "Models adopted.", labels=["pool"])
+    refused = CounterMetricFamily(
+        "fairlead_router_learning_models_refused", "Models refused, by fault; the one before stays in use.", labels=["pool", "fault"]
+    )
+    behind = GaugeMetricFamily("fairlead_router_learning_samples_behind", "Samples since the model in use was adopted.", labels=["pool"])
+    error = GaugeMetricFamily(
+        "fairlead_router_learning_error_seconds",
+        "Mean absolute error of TTFTs over the last 500 requests, by the model's prediction and by the router's formula; and their mean TTFT.",
+        labels=["pool", "of"],
+    )
+    drift = GaugeMetricFamily(
+        "fairlead_router_learning_drift", "Shift of recent features' means from the training's, in its deviations.", labels=["pool"]
+    )
+    for pool, report in reports.items():
+        choices.add_metric([pool, "model"], report.learned_choices)
+        for reason, count in report.heuristic_choices.items():
+            choices.add_metric([pool, reason.value], count)
+        samples.add_metric([pool], report.samples)
+        dropped.add_metric([pool], report.dropped_samples)
+        rounds.add_metric([pool], counters.rounds[pool])
+        behind.add_metric([pool], report.samples_behind)
+        figures = {"prediction": report.error_seconds, "formula": report.formula_error_seconds, "mean-ttft": report.mean_ttft_seconds}
+        for of, seconds in figures.items():
+            if seconds is not None:
+                error.add_metric([pool, of], seconds)
+        if report.drift is not None:
+            drift.add_metric([pool], report.drift)
+    for (pool, fault), count in counters.refused.items():
+        refused.add_metric([pool, fault], count)
+    lost = CounterMetricFamily(
+        "fairlead_router_trainers_lost", "Trainer processes that died or hung, and were started anew.", value=counters.trainers_lost
+    )
+    yield from (choices, samples, dropped, rounds, refused, behind, error, drift, lost)

@@ -1,0 +1,395 @@
+"""The account of one pool's requests: who waits, what is in flight, and how each request ended.
+
+Only the account tells the scheduler about a request, and each request ends exactly once, in a way of
+`fairlead_router.metrics.endings`: what its scheduler hears, what is counted and what its key is charged are the same
+figures.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from math import inf
+
+from fairlead.priority_classes import PriorityClasses
+from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
+from fairlead.routing.knowledge.token_sizes import TokenSizes
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_router.metrics.endings import Ending
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.settling import Settling, ending_of_failure, ending_of_leaving
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.pools.traffic_recording import TrafficRecording
+from fairlead_router.pools.waiting_room import WaitingRoom
+from fairlead_router.protocols.answers import Usage
+
+DECLINED = "declined"
+"""How an instance failed a request that it refused (4xx) and another one was asked for."""
+
+KEEP_REPORTING_SECONDS = 3.0
+"""A router that decides for itself again has told of its requests by then."""
+
+logger = logging.getLogger(__name__)
+
+
+class PoolAccount:
+    """The requests of one pool. Others read its fields, and change them by its methods alone.
+
+    After a ticket has ended the scheduler hears no more of its request, so ending it twice is harmless. `recount` is
+    called when a finished request taught another size of tokens.
+    """
+
+    __slots__ = (
+        "_classes", "_counters", "_kept_rows", "_key", "_metrics", "_recount", "_scheduler", "_ticked_at", "_token_sizes", "_told_at",
+        "_used_at", "_waiting_room", "asking_routers", "direct", "is_decided_elsewhere", "settling", "tickets", "traffic", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: PoolKey,
+        scheduler: Scheduler,
+        metrics: RouterMetrics,
+        now: float,
+        recount: Callable[[float], None],
+        *,
+        recorded_share: float = 0.0,
+    ) -> None:
+        self._key = key
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._counters = metrics.pool(str(key))
+        self._recount = recount
+        self.tickets: dict[str, Ticket] = {}
+        self.traffic = TrafficRecording(recorded_share)
+        """What came here, as simulations need it."""
+        self.settling = Settling(self._counters, self.traffic)
+        self.direct: dict[str, int] = {}
+        """Requests in flight to each instance that did not go through the scheduler; an instance without one is left
+        out.
+        """
+        self.waiting = 0
+        """Number of tickets without a decision."""
+        self.asking_routers = 0
+        """Routers that ask this one for their requests."""
+        self.is_decided_elsewhere = False
+        """Whether another router decides; then its reports have the pool's requests."""
+        self._kept_rows = KeptRows()
+        """Requests in flight when another router began to report them, or some of them."""
+        self._waiting_room = WaitingRoom(scheduler.held)
+        """Requests for the least loaded instance, while there is none."""
+        self._used_at = now
+        """When the pool last had a request, at least; what was before this process is not known to be idle."""
+        self._ticked_at = 0.0
+        self._told_at = 0.0
+        """When the scheduler was last told of the tokens of all streams."""
+
+    def take(self, table: RoutingTable, classes: PriorityClasses, sizes: TokenSizes) -> None:
+        """Go by this table from now on."""
+        self._classes = classes
+        self._token_sizes = sizes
+        self._waiting_room.take(table)
+
+    # ── use ──
+
+    def held(self) -> HeldDemand:
+        """Requests that wait for the pool to have an instance."""
+        return self._waiting_room.held()
+
+    def use(self, now: float) -> PoolUse:
+        """How the pool is used by this router."""
+        held = self.held()
+        idle_seconds = 0.0 if self._is_used() else max(0.0, now - self._used_at)
+        return PoolUse(pool=self._key, held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, idle_seconds=idle_seconds)
+
+    def in_flight(self) -> tuple[InstanceInFlight, ...]:
+        """Requests to report: queued for or sent to each instance, whichever way they went. Where another router
+        decides, those that went past the scheduler.
+        """
+        rows = {} if self.is_decided_elsewhere else {row.instance: row for row in self._scheduler.in_flight()}
+        self._kept_rows.add_to(rows)
+        for instance, count in self.direct.items():
+            row = rows.get(instance) or InstanceInFlight(pool=self._key, instance=instance, in_flight=0, waiting=0)
+            rows[instance] = replace(row, in_flight=row.in_flight + count)
+        return tuple(rows.values())
+
+    async def wait_for_instance(self, body_bytes: int, now: float) -> None:
+        """Wait for an instance to take direct requests, if one is to come and there is room to wait."""
+        self._used_at = now
+        await self._waiting_room.wait_for_instance(body_bytes)
+
+    def stop_waiting(self) -> None:
+        """Let all direct requests go on that wait for an instance."""
+        self._waiting_room.open()
+
+    def begin_direct(self, instance: str, now: float) -> None:
+        """A request past the scheduler is sent to the instance: count it there until `end_direct`."""
+        self.direct[instance] = self.direct.get(instance, 0) + 1
+        self._used_at = now
+
+    def end_direct(self, instance: str) -> None:
+        """A request past the scheduler has left the instance."""
+        left = self.direct[instance] - 1
+        if left:
+            self.direct[instance] = left
+        else:
+            del self.direct[instance]
+
+    def join(self) -> None:
+        """Another router asks this one for its requests from now on."""
+        self.asking_routers += 1
+
+    def leave(self, now: float) -> None:
+        """A router that asked goes: report what it has in flight until it does so itself."""
+        self.asking_routers -= 1
+        self._keep_reporting(now)
+
+    def decide_elsewhere(self, now: float) -> None:
+        """Another router decides from now on: report what is in flight here until that router does."""
+        self._keep_reporting(now)
+        self.is_decided_elsewhere = True
+
+    def decide_here(self) -> None:
+        """This router decides again."""
+        self.is_decided_elsewhere = False
+
+    def _keep_reporting(self, now: float) -> None:
+        self._kept_rows.keep(self._scheduler.in_flight(), now)
+
+    def _is_used(self) -> bool:
+        return bool(self.tickets or self.direct or self._waiting_room.waiters)
+
+    # ── a request's way through ──
+
+    def submit(self, request: RoutingRequest, now: float, charge: Charge | None = None) -> Ticket:
+        """Hand a request to the scheduler. The returned ticket may already be decided. Its `charge` is settled when it
+        ends.
+        """
+        ticket = Ticket(request, charge)
+        self.tickets[request.id] = ticket
+        self.waiting += 1
+        self._used_at = now
+        self._counters.submitted += 1
+        if self._classes.are_declared:
+            self._counters.classes[request.priority_class].submitted += 1
+        try:
+            results = self._scheduler.submit(request, now)
+        except BaseException:
+            self._end(ticket, Ending.LOST, now)  # the scheduler refused to know it, so nothing may be kept of it here
+            raise
+        self.deliver(results, now)
+        if self._waiting_room.waiters:
+            self._waiting_room.make_room()
+        return ticket
+
+    def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
+        """The prompt is computed on the prefill instance; the answer is still to come from the decode instance, unless
+        the request is refused now, which ends the ticket.
+        """
+        if ticket.ended:
+            return None
+        refusal: Refusal | None = None
+        others: list[Dispatch | Refusal] = []
+        for result in self._scheduler.prefilled(ticket.request.id, now):
+            if isinstance(result, Refusal) and result.request.id == ticket.request.id:
+                ticket.verdict = refusal = result
+                self._refuse(ticket, result, Ending.REFUSED_AFTER_PREFILL, now)
+            else:
+                others.append(result)
+        self.deliver(others, now)
+        return refusal
+
+    def first_token(self, ticket: Ticket, now: float) -> None:
+        """The engine began to stream; only the first call counts."""
+        if ticket.ending is None and not ticket.saw_first_token:
+            ticket.saw_first_token = True
+            ticket.first_token_at = now
+            self._counters.ttft.observe(now - ticket.request.arrived_at)
+            if self._classes.are_declared:
+                self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
+            self.deliver(self._scheduler.first_token(ticket.request.id, now), now)
+
+    def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
+        """The instance failed before its answer had content: ask the scheduler for another one, or tell it that a proxy
+        has sent the request on `to` another one.
+
+        Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.
+        """
+        assert not ticket.ended
+        verdict = self._scheduler.retry(ticket.request.id, now, failed_instance, reached=reached, to=to)
+        ticket.verdict = verdict
+        if isinstance(verdict, Refusal):
+            self._refuse(ticket, verdict, Ending.EXHAUSTED, now)
+        else:
+            self._counters.count_decode_only(verdict)
+            self._counters.retries += 1
+            ticket.dispatched_at = now
+            ticket.saw_first_token = False
+            ticket.stream = None
+        return verdict
+
+    def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
+        """The instance refused the request, which another one may not: where to try it, also `beyond` those that it was
+        for; None where nobody else is left. If that one serves it and the refusal `counts`, it was the instance's
+        failure.
+        """
+        verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
+        if verdict is not None:
+            self._scheduler.attempt_failed(ticket.request.id, instance, DECLINED, now)
+            self._counters.retries += 1
+            ticket.verdict = verdict
+            ticket.dispatched_at = now
+        return verdict
+
+    def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
+        """The instance is not to be sent the request after all: where to send it, None where nobody else is left."""
+        verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
+        if verdict is not None:
+            ticket.verdict = verdict
+            ticket.dispatched_at = now
+        return verdict
+
+    def _tell_generated(self, ticket: Ticket, now: float) -> None:
+        if ticket.stream is not None:
+            tokens = ticket.stream.generated_tokens
+            self._scheduler.generated(ticket.request.id, now, tokens)
+            if ticket.charge is not None:
+                ticket.charge.generated(min(tokens, ticket.charge.most_tokens), now)
+
+    def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
+        """The engine answered in full. Impossible counts are treated as missing."""
+        if ticket.ending is not None:
+            return
+        usage = self.settling.plausible(usage)
+        if usage.cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
+            self._counters.compare(ticket.verdict, usage.cached_tokens)
+        self._end(ticket, Ending.SERVED, now, usage)
+        self.deliver(self._scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens), now)
+        request = ticket.request
+        if usage.prompt_tokens and self._token_sizes.observe(
+            request.prompt_bytes, usage.prompt_tokens, now, request.prompt_kind, text=request.is_plain_text
+        ):
+            size = round(self._token_sizes.bytes_per_token, 3)
+            logger.info("bytes per token learned", extra={"pool": str(self._key), "bytes_per_token": size})
+            self._recount(now)
+
+    def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
+        """The request was lost after the first byte, or given up; `out_of_time`: its total time is over."""
+        self._break_off(ticket, ending_of_failure(ticket, out_of_time=out_of_time), now, self._scheduler.fail)
+
+    def cancel(self, ticket: Ticket, now: float) -> None:
+        """The client went away."""
+        self._break_off(ticket, ending_of_leaving(ticket), now, self._scheduler.cancel)
+
+    def _break_off(self, ticket: Ticket, ending: Ending, now: float, tell: Callable[[str, float], Sequence[Dispatch | Refusal]]) -> None:
+        if ticket.ended:
+            return
+        if ending is Ending.SERVED and ticket.stream is not None:
+            self.complete(ticket, now, ticket.stream.usage())
+            return
+        self._tell_generated(ticket, now)
+        self._end(ticket, ending, now, self.settling.part(ticket))
+        self.deliver(tell(ticket.request.id, now), now)
+
+    def decline(self, ticket: Ticket, now: float) -> None:
+        """The engine refused the request itself: the fault is the client's, not the engine's."""
+        if not ticket.ended:
+            self._end(ticket, Ending.DECLINED, now)
+            self.deliver(self._scheduler.decline(ticket.request.id, now), now)
+
+    def give_up(self, ticket: Ticket, now: float) -> None:
+        """The request has waited for all the time that it may take: it is refused, if it still waits."""
+        if not ticket.ended:
+            self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
+
+    def _refuse(self, ticket: Ticket, refusal: Refusal, ending: Ending, now: float) -> None:
+        if not ticket.ended:
+            self._end(ticket, ending, now)
+            self._counters.refused[refusal.reason.value] += 1
+            if self._classes.are_declared:
+                self._counters.classes[ticket.request.priority_class].refused += 1
+
+    def _end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
+        """Settle the account of a ticket that has not ended, and forget it."""
+        self.settling.end(ticket, ending, now, usage)
+        if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
+            self.waiting -= 1
+
+    def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
+        """Give each decision to its ticket. An event about one request may decide others."""
+        for result in results:
+            ticket = self.tickets.get(result.request.id)
+            if ticket is None or ticket.verdict is not None:
+                self._metrics.accounting_errors += 1
+                logger.error("verdict for a request not waiting", extra={"pool": str(self._key), "request": result.request.id})
+                if ticket is None and isinstance(result, Dispatch):
+                    self.deliver(self._scheduler.cancel(result.request.id, now), now)
+                continue
+            self.waiting -= 1
+            ticket.decide(result)
+            if isinstance(result, Refusal):
+                self._refuse(ticket, result, Ending.REFUSED, now)
+            else:
+                ticket.dispatched_at = now
+                ticket.queued_seconds = now - ticket.request.arrived_at
+                self._counters.count_decode_only(result)
+                self._counters.prompt_tokens += ticket.request.prompt_tokens
+                self._counters.hit_tokens += result.hit_tokens
+                self._counters.queued.observe(ticket.queued_seconds)
+            if ticket.when_decided is not None:
+                ticket.when_decided()
+
+    def tick(self, now: float) -> None:
+        """Called often: lets the scheduler dispatch, expire and rebalance.
+
+        It also lets the scheduler end prefills whose first token the router cannot see, and tells it once a second how
+        many tokens have come.
+        """
+        if self.tickets and now - self._told_at >= 1.0:
+            self._told_at = now
+            for ticket in self.tickets.values():
+                self._tell_generated(ticket, now)
+        if self._is_used():
+            self._used_at = now
+        if now >= self._kept_rows.until:
+            self._kept_rows = KeptRows()
+        if self.tickets or self.asking_routers or now - self._ticked_at >= 1.0:
+            self._ticked_at = now
+            self.deliver(self._scheduler.tick(now), now)
+            if self._waiting_room.waiters:
+                self._waiting_room.make_room()
+
+    def shut_down(self, now: float) -> None:
+        """Refuse everything that waits in a queue; what was dispatched goes on."""
+        self._waiting_room.open()
+        self.deliver(self._scheduler.shut_down(now), now)
+
+
+class KeptRows:
+    """What was in flight to each instance of one pool; to be forgotten at `until`.
+
+    Without it an instance that drains would be taken for one without requests, while neither router tells of them.
+    """
+
+    __slots__ = ("_rows", "until")
+
+    def __init__(self) -> None:
+        self._rows: dict[str, InstanceInFlight] = {}
+        self.until = inf
+
+    def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
+        """Keep what has been sent, not what is queued: the other router queues that."""
+        for row in rows:
+            sent = row.in_flight - row.waiting
+            if sent > (self._rows[row.instance].in_flight if row.instance in self._rows else 0):
+                self._rows[row.instance] = replace(row, in_flight=sent, waiting=0)
+        self.until = now + KEEP_REPORTING_SECONDS
+
+    def add_to(self, rows: dict[str, InstanceInFlight]) -> None:
+        """Tell of what is kept where `rows` tell of less."""
+        for row in self._rows.values():
+            known = rows.get(row.instance, row)
+            rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))

@@ -1,0 +1,146 @@
+"""What requests cost their key: reserved when a request is routed, settled when it ends."""
+
+from __future__ import annotations
+
+from fairlead.gateway_keys import GatewayKeyFacts, RateLimit
+from fairlead_router.pools.key_use import KeyUseCounts
+
+ANSWER_WEIGHT = 1 / 8
+"""The weight of a new answer's length in the mean of a key's answers."""
+
+
+class KeyLimits:
+    """What is left of a key's limits at this router; each live router has an equal share of them.
+
+    A request is taken when it comes (`take_request`), its tokens when its body is known (`reserve`). Each is asked and
+    taken in one step, so any number of requests at once pass no more than as many one by one; and a request that is
+    refused for one limit takes nothing of the other.
+    """
+
+    __slots__ = ("_answer_tokens", "_facts", "_promised", "_requests", "_tokens")
+
+    def __init__(self, facts: GatewayKeyFacts, now: float, routers: int = 1) -> None:
+        self._facts = facts
+        self._requests = None if facts.requests_per_minute is None else RateLimit(facts.requests_per_minute / routers, now)
+        self._tokens = None if facts.tokens_per_minute is None else RateLimit(facts.tokens_per_minute / routers, now)
+        self._answer_tokens: float | None = None
+        """The mean length of the key's answers, newer ones count more; None before the first."""
+        self._promised = 0
+        """Tokens that are reserved for answers under way."""
+
+    def share(self, routers: int, now: float) -> None:
+        """Divide the limits by this many routers. What is left at this one stays, as far as its new share allows it."""
+        facts = self._facts
+        for limit, per_minute in ((self._requests, facts.requests_per_minute), (self._tokens, facts.tokens_per_minute)):
+            if limit is not None and per_minute is not None:
+                limit.change(per_minute / routers, now)
+
+    def take_request(self, now: float) -> float:
+        """Take one request; else the seconds until there is one, and nothing is taken."""
+        return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
+
+    def return_request(self, now: float) -> None:
+        """A request that was taken does not count."""
+        if self._requests is not None:
+            self._requests.take(-1, now)
+
+    def seconds_to_token(self, now: float) -> float:
+        """Seconds until a token can be taken, 0 when one can be now. Answers under way may give theirs back earlier, so
+        what is reserved for them is not waited for.
+        """
+        if self._tokens is None or not self._tokens.wait_seconds(now):
+            return 0.0
+        return max(1.0, self._tokens.wait_seconds(now, returning=self._promised))
+
+    def reserve(self, prompt_tokens: int, answer_tokens: int, now: float) -> float:
+        """Take the tokens of a prompt and of its expected answer if one token at least is left; else the seconds until
+        there is, and nothing is taken: the request that was taken before is given back.
+        """
+        if self._tokens is None:
+            return 0.0
+        if self._tokens.take_if_any(prompt_tokens + answer_tokens, now):
+            self.return_request(now)
+            return self.seconds_to_token(now)
+        self._promised += answer_tokens
+        return 0.0
+
+    def expected_answer(self, most: int) -> int:
+        """Tokens to reserve for an answer of at most so many, 0 = without a bound: as long as the key's answers are on
+        average, before the first as long as it may be, and never more than a minute's worth.
+        """
+        per_minute = self._facts.tokens_per_minute
+        if per_minute is None:
+            return 0
+        expected = most if self._answer_tokens is None else int(self._answer_tokens)
+        return min(expected, most or expected, per_minute)
+
+    def spend(self, tokens: int, promised: int, now: float) -> None:
+        """Take tokens unasked, or give back a negative number; `promised` changes what is reserved for answers."""
+        if self._tokens is not None:
+            self._promised += promised
+            self._tokens.take(tokens, now)
+
+    def learn_answer(self, tokens: int) -> None:
+        """An answer had so many tokens."""
+        before = self._answer_tokens
+        self._answer_tokens = tokens if before is None else before + (tokens - before) * ANSWER_WEIGHT
+
+
+class Charge:
+    """The account of one request at its key. The tokens reserved for its prompt and its answer are taken from the limit
+    already; `most_tokens` is the most that an engine can truly have counted of either.
+    """
+
+    __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "has_ended", "most_tokens")
+
+    def __init__(
+        self,
+        key: str,
+        limits: KeyLimits,
+        use: KeyUseCounts,
+        *,
+        prompt_tokens: int,
+        answer_tokens: int,
+        most_tokens: int,
+        follows: bool = False,
+    ) -> None:
+        self._key = key
+        self._limits = limits
+        self._use = use
+        self._taken = prompt_tokens + answer_tokens
+        """Taken from the limit so far."""
+        self._answer = answer_tokens
+        """The part of it that is reserved for the answer; 0 once the request has ended."""
+        self._follows = answer_tokens if follows else 0
+        """The same of an answer that is made after the request has ended: it stays taken until the answer is seen, or
+        who never reads it would have it for nothing.
+        """
+        self._prompt = self._output = 0
+        """Charged so far."""
+        self.has_ended = False
+        """Whether the request has ended; until then, what is reserved for it stays so."""
+        self.most_tokens = most_tokens
+
+    def generated(self, tokens: int, now: float) -> None:
+        """So many tokens of the answer are there: what goes beyond those reserved is taken while it is made."""
+        more = tokens - self._answer
+        if more > 0:
+            self._answer += more
+            self._taken += more
+            self._limits.spend(more, more, now)
+
+    def settle(self, prompt_tokens: int, output_tokens: int, now: float) -> None:
+        """The request has ended and costs this; what else was taken is given back. Called again, for an answer that is
+        given later, it charges only what is more.
+        """
+        self.has_ended = True
+        more_prompt, more_output = max(0, prompt_tokens - self._prompt), max(0, output_tokens - self._output)
+        self._prompt += more_prompt
+        self._output += more_output
+        total = self._prompt + self._output + (self._follows if self._prompt and not self._output else 0)
+        self._limits.spend(total - self._taken, -self._answer, now)
+        self._taken, self._answer = total, 0
+        if more_output:
+            self._limits.learn_answer(self._output)
+        if more_prompt or more_output:
+            self._use.add(self._key, now, prompt_tokens=more_prompt, output_tokens=more_output)

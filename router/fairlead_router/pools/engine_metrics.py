@@ -1,0 +1,188 @@
+"""Asks every engine what it says of itself: its metrics once a second, its models now and then.
+
+The used share of the KV cache goes to the scheduler, rank by rank; the size of the cache and the data-parallel ranks go
+to the pool. What is not as the pool's spec says is kept as a trouble, for the control API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Collection
+
+from fairlead.instances import REACHABLE, InstanceState
+from fairlead.reports.engines import EngineTrouble
+from fairlead.tables import InstanceEntry
+from fairlead_router.engines.engine_pages import METRIC_NAMES, EnginePage, PageUnreadable, read_models, read_page
+from fairlead_router.engines.model_cards import read_cards
+from fairlead_router.engines.silences import Silences
+from fairlead_router.engines.upstream import UpstreamPool
+from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.engine_lives import EngineLives
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
+
+SCRAPE_SECONDS = 1.0
+MODELS_SECONDS = 30.0
+DOUBTED_SECONDS = 0.05
+TIMEOUT_SECONDS = 0.9
+PATIENT_SECONDS = 5.0
+"""For an engine that has not answered: whether it is slow or silent."""
+AT_ONCE = 16
+MOST_NAMED = 5
+_SILENT = ("timeout", "unreachable")
+"""Failures of an engine that says nothing; the others are answers."""
+
+
+class EngineScraper:
+    """Scrapes all reachable instances of all pools.
+
+    An instance that does not answer has no reading; policies treat that as unknown.
+    """
+
+    def __init__(
+        self,
+        pools: Pools,
+        upstream: UpstreamPool,
+        silences: Silences,
+        lives: EngineLives,
+        metrics: RouterMetrics,
+        now: Callable[[], float],
+    ) -> None:
+        self._pools = pools
+        self._upstream = upstream
+        self._silences = silences
+        self._lives = lives
+        self._metrics = metrics
+        self._now = now
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._patient_slots = asyncio.Semaphore(AT_ONCE)
+        self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._models_due: dict[tuple[str, str], float] = {}
+
+    async def scrape(self) -> None:
+        """Read every instance that can be reached or has requests; done every SCRAPE_SECONDS. Who is slow to answer
+        holds up no other.
+        """
+        present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if _is_read(pool, entry)]
+        keys = {(str(pool.key), entry.id) for pool, entry in present}
+        self._models_due = {key: due for key, due in self._models_due.items() if key in keys}
+        self._silences.keep({entry.address for _, entry in present})
+        self._lives.keep(present)
+        for pool, entry in present:
+            key = (str(pool.key), entry.id)
+            if key not in self._reading:
+                self._reading[key] = asyncio.create_task(self._read(pool, entry), name=f"read {entry.id}")
+        if self._reading:
+            await asyncio.wait(self._reading.values(), timeout=SCRAPE_SECONDS)
+        for key, task in tuple(self._reading.items()):
+            if task.done():
+                del self._reading[key]
+                task.result()
+
+    async def read_doubted(self) -> None:
+        """Read the lists of the engines that refused a name; done every DOUBTED_SECONDS. Of each at most once in
+        SCRAPE_SECONDS.
+        """
+        doubted = [(pool, name, pool.addresses[name]) for pool in self._pools.all() for name in pool.choice.names.doubted]
+        if doubted:
+            await asyncio.gather(*(self._check_models(*one) for one in doubted))
+
+    async def _read(self, pool: Pool, entry: InstanceEntry) -> None:
+        instance, address = entry.id, entry.address
+        is_silent = not math.isinf(self._silences.since(address))
+        async with self._patient_slots if is_silent else self._slots:
+            page = await self._metrics_page(pool, entry, PATIENT_SECONDS if is_silent else TIMEOUT_SECONDS)
+            await self._check_models(pool, instance, address)
+        pool.engines.read(instance, page, _plausible(None if page is None else page.kv_usage))
+        if page is not None:
+            self._judge(pool, instance, page)
+        self._observe(pool, instance, address, page)
+
+    def _observe(self, pool: Pool, instance: str, address: str, page: EnginePage | None) -> None:
+        figures = {} if page is None else pool.engines.figures(instance, address, page)
+        for target in pool.targets(instance):
+            told = figures.get(target)
+            usage, waiting = (None, None) if told is None else (_plausible(told.kv_usage), told.waiting)
+            pool.scheduler.observe_engine(target, usage, self._now(), waiting)
+
+    async def _metrics_page(self, pool: Pool, entry: InstanceEntry, seconds: float) -> EnginePage | None:
+        instance, address = entry.id, entry.address
+        engine = pool.engine_of(instance)
+        try:
+            page = await self._upstream.fetch(address, engine.metrics_path, seconds=seconds)
+        except UpstreamFailure as failure:
+            self._metrics.scrape_errors += 1
+            if failure.kind in _SILENT:
+                self._silences.unanswered(address)
+            else:
+                self._heard(pool, instance, address)
+            pool.see_ranks(instance, _ranks(pool, instance, address, None), self._now())
+            return None
+        self._heard(pool, instance, address)
+        told = read_page(page, engine.type, engine.kv_usage_metric)
+        pool.see_ranks(instance, _ranks(pool, instance, address, told), self._now())
+        self._silences.runs(address, told.running or 0)
+        self._lives.saw(pool, entry, told)
+        return told
+
+    def _heard(self, pool: Pool, instance: str, address: str) -> None:
+        self._silences.heard(address)
+        pool.scheduler.instance_heard(instance, self._now())
+
+    def _judge(self, pool: Pool, instance: str, page: EnginePage) -> None:
+        name = pool.engine_of(instance).kv_usage_metric
+        sizes = [one.kv_cache_tokens for one in (page.ranks.values() if pool.ranks(instance) else ()) if one.kv_cache_tokens]
+        size = min(sizes, default=page.kv_cache_tokens)
+        if size is not None:
+            pool.learn_cache_size(instance, size, self._now())
+        missing = f"its metrics have no gauge {name}; correct engine.metrics.kvUsage" if page.kv_usage is None else None
+        implausible = None
+        if page.kv_usage is not None and _plausible(page.kv_usage) is None:
+            pool.counters.implausible_usages += 1
+            implausible = f"{name} is {page.kv_usage:g}, which is no share from 0 to 1"
+        pool.engines.found(instance, EngineTrouble.KV_USAGE_MISSING, missing)
+        pool.engines.found(instance, EngineTrouble.KV_USAGE_IMPLAUSIBLE, implausible)
+
+    async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
+        """An engine that does not list its models, or not for us, is believed."""
+        key, now = (str(pool.key), instance), self._now()
+        due = self._models_due.get(key, 0.0)
+        if due - (MODELS_SECONDS - SCRAPE_SECONDS if instance in pool.choice.names.doubted else 0.0) > now:
+            return
+        self._models_due[key] = now + MODELS_SECONDS
+        try:
+            answer = await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS)
+            models = read_models(answer).names
+        except (UpstreamFailure, PageUnreadable):
+            pool.choice.names.unlisted(instance)
+            return
+        pool.choice.listed(instance, models, now, pool.engines.aliases)
+        model = pool.table.model
+        pool.engines.learn_cards(instance, read_cards(answer), model)
+        missing = [adapter for adapter in pool.table.adapters if adapter not in models]
+        named = ", ".join(model[:100] for model in models[:MOST_NAMED]) or "none"
+        lacks = ", ".join(adapter[:100] for adapter in missing[:MOST_NAMED])
+        no_adapter = f"it serves {named}, not {lacks}; correct spec.adapters or --lora-modules" if missing else None
+        no_model = f"it serves {named}, not {model}; correct spec.model or --served-model-name" if model not in models else None
+        pool.engines.found(instance, EngineTrouble.ADAPTER_NOT_SERVED, no_adapter)
+        pool.engines.found(instance, EngineTrouble.MODEL_NOT_SERVED, no_model)
+
+
+def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
+    if entry.state in REACHABLE:
+        return True
+    return entry.state is InstanceState.LOST and any(pool.scheduler.take_given(one).requests for one in pool.targets(entry.id))
+
+
+def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
+    """The data-parallel ranks of which the engine tells now: on its page, and elsewhere where that may lack some."""
+    shown = () if page is None else tuple(page.ranks)
+    if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:
+        return shown
+    return {*shown, *pool.engines.told_ranks.get((instance, address), ())}
+
+
+def _plausible(usage: float | None) -> float | None:
+    return usage if usage is not None and 0 <= usage <= 1 else None

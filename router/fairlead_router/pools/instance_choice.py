@@ -1,0 +1,124 @@
+"""Which instances of a pool may be sent a request, by what is known of the names they serve; and which of them is the
+least loaded, for requests that go past the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from fairlead.instances import Role
+from fairlead.routing.contracts.schedulers import Dispatch, Scheduler
+from fairlead.tables import RoutingTable
+from fairlead.targets import instance_of
+from fairlead_router.pools.served_names import ServedNames
+from fairlead_router.pools.side_circuits import SideCircuits
+
+OPINIONS_PER_SECOND = 10.0
+OPINIONS_AT_ONCE = 50.0
+"""Refusals of one pool that are tried elsewhere, beside those for a name."""
+
+
+class OpinionBudget:
+    """A bucket of second opinions. One that contradicts the first is given back."""
+
+    __slots__ = ("_at", "left")
+
+    def __init__(self) -> None:
+        self.left = OPINIONS_AT_ONCE
+        """Second opinions that may be asked now."""
+        self._at = 0.0
+
+    def take(self, now: float) -> bool:
+        """Whether one may be asked now (seconds of any clock)."""
+        self.left = min(OPINIONS_AT_ONCE, self.left + OPINIONS_PER_SECOND * max(0.0, now - self._at))
+        self._at = now
+        if self.left < 1.0:
+            return False
+        self.left -= 1.0
+        return True
+
+    def give_back(self) -> None:
+        """It was worth asking."""
+        self.left = min(OPINIONS_AT_ONCE, self.left + 1.0)
+
+
+class InstanceChoice:
+    """The instances of one pool. `direct` counts the requests in flight to each that went past the scheduler."""
+
+    __slots__ = ("_accepting", "_addresses", "_declared", "_direct", "_divides", "_scheduler", "_writing", "circuits", "names", "opinions")
+
+    def __init__(self, scheduler: Scheduler, direct: Mapping[str, int]) -> None:
+        self._scheduler = scheduler
+        self._direct = direct
+        self._addresses: dict[str, str] = {}
+        self.names = ServedNames()
+        self.opinions = OpinionBudget()
+        self.circuits = SideCircuits()
+        """Of requests past the scheduler."""
+
+    def take(self, table: RoutingTable) -> None:
+        """Go by a newer table. What is known of an engine is forgotten when another one takes its place."""
+        addresses = {entry.id: entry.address for entry in table.instances}
+        same = [instance for instance, address in addresses.items() if self._addresses.get(instance) == address]
+        self._addresses = addresses
+        self._declared = (table.model, *table.adapters)
+        self._accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
+        self._writing = frozenset(entry.id for entry in table.instances if entry.accepting and entry.role is not Role.PREFILL)
+        self._divides = any(entry.role is Role.PREFILL for entry in table.instances)
+        self.names.keep_only(same, self._declared)
+        self.circuits.keep_only(same)
+
+    # ── names ──
+
+    def listed(self, instance: str, models: Collection[str], asked_at: float, aliases: Collection[str] = ()) -> None:
+        """The instance listed its models when it was asked at `asked_at` (Unix seconds). `aliases` are further names
+        that engines serve the model by.
+        """
+        self.names.listed(instance, models, (*self._declared, *aliases), asked_at)
+
+    def serving(self, name: str, among: tuple[str, ...] | None, now: float) -> tuple[str, ...] | None:
+        """Of the instances `among` (None = all), those that may be sent a request for this name; the same as `among`
+        where none is known to lack it, or all that accept are. Where prefill and decode are divided it is looked at
+        when the request is sent.
+        """
+        lacking = self.names.lacking(name, now) if self.names.missing else ()
+        if not lacking or self._divides:
+            return among
+        able = tuple(one for one in (sorted(self._accepting) if among is None else among) if one not in lacking)
+        return able if self._accepting.intersection(able) else among
+
+    def lacks(self, dispatch: Dispatch, name: str, now: float) -> str | None:
+        """The target of this dispatch whose instance lacks the name by now, though others have it."""
+        lacking = self.names.lacking(name, now)
+        found = next((one for one in (dispatch.instance, dispatch.decode) if one is not None and instance_of(one) in lacking), None)
+        return None if self._accepting.issubset(lacking) else found
+
+    def only_doubted(self, name: str, now: float) -> Collection[str]:
+        """The accepting instances that are taken to lack the name though their lists do not say so: they are to be
+        asked before anybody is told that there is no such model.
+        """
+        return self._accepting.intersection(self.names.only_doubted(name, now))
+
+    # ── loads ──
+
+    def least_loaded(self, excluded: Collection[str], now: float, name: str = "") -> str | None:
+        """The first of `by_load`; None when none is left."""
+        return next(iter(self.by_load(excluded, now, name)), None)
+
+    def by_load(self, excluded: Collection[str], now: float, name: str = "", among: Collection[str] | None = None) -> list[str]:
+        """The accepting instances `among` these (None = all), the one with the fewest requests in flight first, then
+        those whose circuit is open. Those that lack the model or adapter of this name count only where all do: they
+        would answer 404, and so they stand in for none of the others, also not for `excluded` ones.
+
+        For requests that need no particular instance, but one that writes its answer.
+        """
+        able = self._writing if among is None else self._writing.intersection(among)
+        if self.names.missing and not able.issubset(lacking := self.names.lacking(name, now)):
+            able = able.difference(lacking)
+        broken = {*self._scheduler.broken(now), *self.circuits.broken(now)}
+        rows = [
+            (row.instance in broken, row.in_flight + row.waiting + self._direct.get(row.instance, 0), row.instance)
+            for row in self._scheduler.in_flight()
+            if row.instance in able and row.instance not in excluded
+        ]
+        return [row[-1] for row in sorted(rows)]

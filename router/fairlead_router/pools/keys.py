@@ -1,0 +1,195 @@
+"""The gateway's check of API keys: who asks, whether the key opens what is asked for, and whether it is within its
+limits.
+
+A key is looked up by the SHA-256 of what the client shows. A lookup takes a time that depends on the digest, from
+which nobody can compute a key, so it need not take constant time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
+
+from fairlead.gateway_keys import GatewayKeyFacts, KeyRefusal
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.charges import Charge, KeyLimits
+from fairlead_router.pools.key_use import KeyUseCounts
+from fairlead_router.pools.pool import Pool
+from fairlead_router.protocols.refusals import BadRequest, Headers
+
+logger = logging.getLogger(__name__)
+
+Shown = Iterable[tuple[bytes, bytes]]
+
+
+class GatewayKey:
+    """One key and what is left of its limits at this router."""
+
+    __slots__ = ("facts", "limits")
+
+    def __init__(self, facts: GatewayKeyFacts, now: float, routers: int = 1) -> None:
+        self.facts = facts
+        self.limits = KeyLimits(facts, now, routers)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is of the gateway's own settings."""
+        return not self.facts.id
+
+    def opens(self, pool: Pool, name: str | None = None, /) -> bool:
+        """Whether the key opens the pool, or with a name that model or adapter of it. A key for models opens an adapter
+        only if it names it.
+        """
+        names = (pool.table.model, *pool.table.adapters) if name is None else (name,)
+        return any(self.facts.opens(pool.key, one) for one in names)
+
+    def has_expired(self, now: float) -> bool:
+        """Whether the key's time is over."""
+        return self.facts.expires_at is not None and self.facts.expires_at <= now
+
+    def over_limit(self, now: float) -> tuple[KeyRefusal, float] | None:
+        """The limit that is used up, with the seconds until it is not; None after taking one request.
+
+        Tokens are only asked for here, so that no body is read in vain; `GatewayKeys.reserve` asks and takes.
+        """
+        if seconds := self.limits.seconds_to_token(now):
+            return KeyRefusal.OVER_TOKENS, seconds
+        if seconds := self.limits.take_request(now):
+            return KeyRefusal.OVER_REQUESTS, seconds
+        return None
+
+
+class GatewayKeys:
+    """All keys of this gateway: those that the control API sends, and `shared`, the secrets of its own settings, which
+    open everything without limits.
+
+    If keys are not `required`, a client without a valid key is served as nobody; who shows one is held to it.
+    """
+
+    def __init__(self, shared: Collection[str], metrics: RouterMetrics, *, required: bool) -> None:
+        self.required = required or bool(shared)
+        self._metrics = metrics
+        self._shared = {
+            digest: GatewayKey(GatewayKeyFacts(id="", digest=digest.hex()), 0.0)
+            for digest in (sha256(secret.encode()).digest() for secret in shared)
+        }
+        self._by_digest: Mapping[bytes, GatewayKey] = self._shared
+        self._are_read = False
+        self._routers = 1
+        self.use = KeyUseCounts()
+
+    def know_routers(self, count: int, now: float) -> None:
+        """Share limits with the other live routers; `count` is all of them, as the API told last."""
+        if max(1, count) != self._routers:
+            self._routers = max(1, count)
+            for key in self._by_digest.values():
+                key.limits.share(self._routers, now)
+
+    def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
+        """Know exactly these keys, besides the settings' own. An unchanged one keeps what is left of its limits."""
+        known: dict[bytes, GatewayKey] = {}
+        for facts in keys:
+            try:
+                digest = bytes.fromhex(facts.digest)
+            except ValueError:
+                logger.warning("gateway key without a digest ignored", extra={"key": facts.id})
+                continue
+            before = self._by_digest.get(digest)
+            known[digest] = before if before is not None and before.facts == facts else GatewayKey(facts, now, self._routers)
+        self._by_digest = known | self._shared
+        self._are_read = True
+
+    def admit(self, headers: Shown, now: float, *, counted: bool) -> GatewayKey | None:
+        """The key of `Authorization: Bearer` or `X-Api-Key`; None for nobody, where nobody is served too.
+
+        With `counted` the request counts against the key's limits. Header names must be lower case. Raises BadRequest:
+        401 without a valid key where one is required, 429 over a limit, 503 while the keys are not known yet.
+        """
+        if not self._by_digest and not self.required:
+            return None  # what a client shows is no key of this gateway's, so its digest need not be computed
+        shown = False
+        expired: GatewayKey | None = None
+        for name, value in headers:
+            if name == b"x-api-key":
+                secret = value.strip()
+            elif name == b"authorization" and value[:7].lower() == b"bearer ":
+                secret = value[7:].strip()
+            else:
+                continue
+            shown = True
+            key = self._by_digest.get(sha256(secret).digest())
+            if key is None:
+                continue
+            if key.has_expired(now):
+                expired = key
+                continue
+            if counted and (over := key.over_limit(now)) is not None:
+                raise self._too_many(key, *over, now)
+            return key
+        if not self.required:
+            return None
+        if expired is not None:
+            self.use.add(expired.facts.id, now, refusal=KeyRefusal.EXPIRED, requests=1)
+        raise self._unknown(shown=shown, expired=expired is not None)
+
+    def out_of_scope(self, key: GatewayKey, now: float) -> None:
+        """Count a request for what its key does not open. It does not count against the key's limit."""
+        key.limits.return_request(now)
+        self._metrics.key_refusals[KeyRefusal.OUT_OF_SCOPE.value] += 1
+        self.use.add(key.facts.id, now, refusal=KeyRefusal.OUT_OF_SCOPE, requests=1)
+
+    def sent_to_pool(self, key: GatewayKey, now: float) -> None:
+        """Count a request that its key opens a pool for."""
+        self.use.add(key.facts.id, now, requests=1)
+
+    def reserve(self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float, *, follows: bool = False) -> Charge:
+        """Count a request that goes to a pool, and take its tokens from the key's limit: its prompt's, and those that
+        its answer is expected to have. Its pool settles the charge when it ends.
+
+        Of prompt and answer no more than `most_tokens` each can be true. `follows`: the answer is made in the
+        background, after the request has ended. Raises BadRequest 429 if no token is left,
+        which nobody could know before the body was read.
+        """
+        answer_tokens = key.limits.expected_answer(request.max_output_tokens)
+        if seconds := key.limits.reserve(request.prompt_tokens, answer_tokens, now):
+            raise self._too_many(key, KeyRefusal.OVER_TOKENS, seconds, now)
+        self.sent_to_pool(key, now)
+        return Charge(
+            key.facts.id,
+            key.limits,
+            self.use,
+            prompt_tokens=request.prompt_tokens,
+            answer_tokens=answer_tokens,
+            most_tokens=most_tokens,
+            follows=follows,
+        )
+
+    def _unknown(self, *, shown: bool, expired: bool) -> BadRequest:
+        if expired:
+            return self._refused(KeyRefusal.EXPIRED, "the API key has expired; ask for a new one")
+        if not shown:
+            return self._refused(KeyRefusal.MISSING, "an API key is needed: Authorization: Bearer KEY, or x-api-key: KEY")
+        if not self._are_read and not self._shared:
+            self._metrics.key_refusals[KeyRefusal.NOT_READ.value] += 1
+            message = "this router does not know the gateway's keys yet; send the request again"
+            return BadRequest(503, KeyRefusal.NOT_READ.value, message, None, [(b"retry-after", b"1")])
+        return self._refused(KeyRefusal.UNKNOWN, "the API key is not known to this gateway, or was revoked")
+
+    def _refused(self, reason: KeyRefusal, message: str) -> BadRequest:
+        self._metrics.key_refusals[reason.value] += 1
+        headers: Headers = [(b"www-authenticate", b"Bearer"), (b"x-fairlead-rejection", reason.value.encode())]
+        return BadRequest(401, "invalid_api_key", message, None, headers)
+
+    def _too_many(self, key: GatewayKey, reason: KeyRefusal, seconds: float, now: float) -> BadRequest:
+        self._metrics.key_refusals[reason.value] += 1
+        self.use.add(key.facts.id, now, refusal=reason, requests=1)
+        facts, after = key.facts, max(1, math.ceil(seconds))
+        limit = f"{facts.tokens_per_minute} tokens" if reason is KeyRefusal.OVER_TOKENS else f"{facts.requests_per_minute} requests"
+        over = f" over {self._routers} routers" if self._routers > 1 else ""
+        message = f"the API key's limit of {limit} a minute{over} is used up here; send the request again in {after} s"
+        word = reason.value.encode()
+        headers: Headers = [(b"x-fairlead-rejection", word), (b"x-llm-d-request-dropped-reason", word), (b"retry-after", b"%d" % after)]
+        return BadRequest(429, reason.value, message, None, headers)

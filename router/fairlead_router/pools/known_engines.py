@@ -1,0 +1,227 @@
+"""What the engines of one pool said last, what of it is not as the pool's spec says, and what was observed before.
+
+What an earlier process of this router or other routers observed stands in for what this router has not measured itself,
+as far as it is still believed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import replace
+
+from fairlead.capabilities import UNKNOWN, Figure
+from fairlead.reports.engines import EngineMemory, EngineTrouble, TroubledEngine
+from fairlead.routing.knowledge.engine_memories import believed, joined
+from fairlead.routing.knowledge.progress import EngineProgress, Life
+from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
+from fairlead.targets import Ranks, RanksSeen, instance_of, rank_of, target_of
+from fairlead_router.engines.engine_pages import EngineFigures, EnginePage
+from fairlead_router.engines.model_cards import Card, aliases_of
+
+CACHE_SIZE_STEP = 0.05
+"""A cache size that is nearer than this to the one in use changes nothing."""
+
+
+class KnownEngines:
+    """The engines of one pool by instance. One that does not answer has no usage and no page. Others read its fields,
+    and change them by its methods alone.
+    """
+
+    __slots__ = (
+        "_cache_sizes", "_pool", "_ranks", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
+    )  # fmt: skip
+
+    def __init__(self, pool: PoolKey) -> None:
+        self._pool = pool
+        self.kv_usage: dict[str, float] = {}
+        self.pages: dict[str, EnginePage] = {}
+        """What each engine's metrics said last."""
+        self.lives: dict[str, EngineProgress] = {}
+        """By target: how the work of each engine, or of each of its ranks, goes on."""
+        self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
+        """By instance: what is not as the spec says, in words."""
+        self.cache_tokens: int | None = None
+        """The size of KV caches that routing goes by, where engines told theirs: the smallest. That of an engine with
+        several data-parallel ranks is a rank's.
+        """
+        self._cache_sizes: dict[str, int] = {}
+        self._ranks: dict[tuple[str, str], RanksSeen] = {}
+        """By instance and address: another process may have others."""
+        self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
+        """By the same: the ranks that each engine named elsewhere than on its metrics page."""
+        self.cards: dict[str, Mapping[str, Card]] = {}
+        """What each engine said last of the models it serves, by their names."""
+        self.aliases: frozenset[str] = frozenset()
+        """Further names of the pool's model at its engines."""
+
+    def keep_only(self, instances: Set[str], model: str) -> None:
+        """Forget all other instances; the pool serves this model."""
+        self._ranks = {key: seen for key, seen in self._ranks.items() if key[0] in instances}
+        self.told_ranks = {key: told for key, told in self.told_ranks.items() if key[0] in instances}
+        self.lives = {target: life for target, life in self.lives.items() if instance_of(target) in instances}
+        for kept in (self.kv_usage, self.pages, self._cache_sizes, self.troubles, self.cards):
+            for gone in kept.keys() - instances:
+                del kept[gone]
+        self.aliases = aliases_of(model, self.cards.values())
+
+    def read(self, instance: str, page: EnginePage | None, kv_usage: float | None) -> None:
+        """What the engine's metrics say now; None: it did not answer, or tells no usage that can be."""
+        if page is None:
+            self.pages.pop(instance, None)
+        else:
+            self.pages[instance] = page
+        if kv_usage is None:
+            self.kv_usage.pop(instance, None)
+        else:
+            self.kv_usage[instance] = kv_usage
+
+    def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
+        """The engine named its ranks elsewhere than on its metrics page."""
+        self.told_ranks[instance, address] = names
+
+    def life(self, target: str, least_seconds: float) -> EngineProgress:
+        """How the target's work goes on; of a new one nothing is known, and its steps take `least_seconds` at least."""
+        found = self.lives.get(target)
+        if found is None:
+            found = self.lives[target] = EngineProgress(least_seconds)
+        return found
+
+    def forget_life(self, target: str) -> None:
+        """Another engine has taken the target's place."""
+        del self.lives[target]
+
+    def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
+        """An engine told which models it serves."""
+        self.cards[instance] = cards
+        self.aliases = aliases_of(model, self.cards.values())
+
+    def see_ranks(self, instance: str, address: str, names: Collection[int], now: float) -> bool:
+        """The engine told something of all its data-parallel ranks; whether it has others than were known."""
+        return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
+
+    def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
+        """The ranks of each of these instances that has several."""
+        found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
+        return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
+
+    def target(self, instance: str, address: str, name: int | None) -> str:
+        """The target that the rank is which the engine at this address calls so; None: the instance as a whole."""
+        seen = self._ranks.get((instance, address))
+        return target_of(instance, None if seen is None or name is None else seen.rank(name))
+
+    def figures(self, instance: str, address: str, page: EnginePage) -> Mapping[str, EngineFigures]:
+        """What the page of the engine at this address says of its targets."""
+        seen = self._ranks.get((instance, address))
+        if seen is None or not seen.ranks:
+            return {instance: page}
+        return {target_of(instance, rank): one for rank, one in self.rank_figures(instance, address, page).items()}
+
+    def rank_figures(self, instance: str, address: str, page: EnginePage) -> Mapping[int, EngineFigures]:
+        """What it says of its ranks, if it is known to have several."""
+        seen = self._ranks.get((instance, address))
+        ranks = () if seen is None else ((seen.rank(name), one) for name, one in page.ranks.items())
+        return {rank: one for rank, one in ranks if rank is not None}
+
+    @property
+    def told_cache_sizes(self) -> Collection[int]:
+        """The tokens that KV caches hold, of each engine that told it: those of its smallest rank."""
+        return self._cache_sizes.values()
+
+    def learn_cache_size(self, instance: str, tokens: int, declared: int) -> bool:
+        """An engine told how many tokens its KV cache holds, or the smallest of its ranks'. Returns whether
+        `cache_tokens` changed. `declared` is what is gone by before any told.
+        """
+        self._cache_sizes[instance] = tokens
+        smallest = min(self._cache_sizes.values())
+        in_use = declared if self.cache_tokens is None else self.cache_tokens
+        if abs(smallest / in_use - 1) <= CACHE_SIZE_STEP:
+            return False
+        self.cache_tokens = smallest
+        return True
+
+    def found(self, instance: str, trouble: EngineTrouble, words: str | None) -> None:
+        """An instance has this trouble, in these words; None: it has not."""
+        if words is not None:
+            self.troubles[instance][trouble] = words
+        elif instance in self.troubles:
+            self.troubles[instance].pop(trouble, None)
+
+    def troubled(self) -> tuple[TroubledEngine, ...]:
+        """What is not as the spec says, by instance."""
+        return tuple(
+            TroubledEngine(
+                pool=self._pool,
+                instance=instance,
+                trouble=trouble,
+                words=words,
+                seconds=self._seconds(instance, trouble),
+                ranks=self._stalled_ranks(instance) if trouble is EngineTrouble.ENGINE_STALLED else (),
+            )
+            for instance, found in sorted(self.troubles.items())
+            for trouble, words in sorted(found.items())
+        )
+
+    def lives_of(self, instance: str) -> Mapping[int | None, EngineProgress]:
+        """How the work of an instance's engine goes on, by rank; None is the rank of one that has no others."""
+        return {rank_of(target): life for target, life in sorted(self.lives.items()) if instance_of(target) == instance}
+
+    def _stalled_ranks(self, instance: str) -> tuple[int, ...]:
+        lives = self.lives_of(instance)
+        stalled = tuple(rank for rank, life in lives.items() if rank is not None and life.life is Life.STALLED)
+        return stalled if len(stalled) < len(lives) else ()
+
+    def _seconds(self, instance: str, trouble: EngineTrouble) -> float:
+        if trouble is not EngineTrouble.ENGINE_STALLED:
+            return 0.0
+        return max((life.stalled_seconds for life in self.lives_of(instance).values()), default=0.0)
+
+
+class RecalledEngines:
+    """The newest of all that was recalled, of one instance. Every table given has the pool's instances, and its token
+    is the one that is counted by now.
+    """
+
+    __slots__ = ("_memory",)
+
+    def __init__(self) -> None:
+        self._memory: EngineMemory | None = None
+
+    def take(self, memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
+        """Remember each figure of it that is newer or better known than what is remembered; returns what now is."""
+        self._memory = joined(self.of_instance(table, now), believed(memory, table, now))
+        return self._memory
+
+    def measured(self, memory: EngineMemory, bytes_per_token: Figure, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
+        """Remember what is measured here of one of so many ranks of an instance; returns what is remembered now.
+
+        So a router that has not been asked for an hour goes by what it would go by if it had been restarted.
+        """
+        known = replace(
+            memory.known,
+            prefill_tokens_per_second=_times(memory.known.prefill_tokens_per_second, parts),
+            bytes_per_token=bytes_per_token,
+        )
+        return self.take(replace(memory, known=known), table, now)
+
+    def of_instance(self, table: RoutingTable, now: float) -> EngineMemory | None:
+        """What still holds for the engines of this table; None if nothing does."""
+        self._memory = None if self._memory is None else believed(self._memory, table, now)
+        return self._memory
+
+    def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
+        """The same of one of so many ranks of an instance, which has a part of its speed."""
+        memory = self.of_instance(table, now)
+        if memory is None:
+            return None
+        part = _times(memory.known.prefill_tokens_per_second, 1 / parts)
+        return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
+
+    def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
+        """Of prompt text; unknown where none is remembered."""
+        memory = self.of_instance(table, now)
+        return UNKNOWN if memory is None else memory.known.bytes_per_token
+
+
+def _times(figure: Figure, times: float) -> Figure:
+    return figure if figure.value is None or times == 1 else replace(figure, value=figure.value * times, spread=None)

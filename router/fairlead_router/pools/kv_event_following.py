@@ -1,0 +1,169 @@
+"""Which instances of which pools send KV events, and where: engines are asked for it, and followed where they tell.
+
+An engine that has no such path, or tells no source, costs one request now and then. Nothing of this can make a request
+fail: without events a router goes by what it sent itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import zmq
+
+from fairlead.instances import REACHABLE
+from fairlead.reports.engines import EngineTrouble
+from fairlead.tables import InstanceEntry
+from fairlead_router.engines.upstream import UpstreamPool
+from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.kv_events.instances import EventReading, InstanceEvents
+from fairlead_router.kv_events.reading import SlicedReader, Socket
+from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_ranks, read_sources, sources_path
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
+
+FOLLOW_SECONDS = 1.0
+ASK_AGAIN_SECONDS = 10.0
+"""Engines that publish are asked so often where; one that is not reached, each time."""
+
+SILENT_SECONDS = 60.0
+"""Engines that never published are asked so often whether they do: mostly this takes another pod."""
+
+TIMEOUT_SECONDS = 2.0
+AT_ONCE = 16
+SWEPT_BLOCKS = 5_000
+MOST_SOCKETS = 65_000
+"""More than ZMQ's 1,023: an instance takes up to four for each rank."""
+
+WRONG_SIZE = "its KV blocks have another size than those of its pool; the router goes by its own history there"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Followed:
+    pool: Pool
+    instance: str
+    address: str
+    ask_at: float = 0.0
+    has_published: bool = False
+    events: InstanceEvents | None = None
+    complaint: str = ""
+    """What is wrong with its answer or its blocks; told in the log once."""
+
+
+class KvEventFollower:
+    """Follows the KV events of all reachable instances of all pools. Make it inside a running event loop."""
+
+    def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float]) -> None:
+        self._pools = pools
+        self._upstream = upstream
+        metrics.event_readings = self.readings
+        self._now = now
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._followed: dict[tuple[str, str], _Followed] = {}
+        self._context: zmq.Context[Socket] | None = None
+        """Made for the first engine that publishes: its thread is of use to no other router."""
+        self._reader = SlicedReader()
+
+    async def follow(self) -> None:
+        """Look once at who is there; done every FOLLOW_SECONDS."""
+        pools = self._pools.all()
+        present = {(str(pool.key), entry.id): (pool, entry) for pool in pools for entry in pool.table.instances if entry.state in REACHABLE}
+        for key in self._followed.keys() - present.keys():
+            self._leave(self._followed.pop(key))
+        for key, (pool, entry) in present.items():
+            self._keep(key, pool, entry)
+        now = self._now()
+        await asyncio.gather(*(self._ask(followed) for followed in self._followed.values() if followed.ask_at <= now))
+        for followed in self._followed.values():
+            self._check(followed)
+        for pool in pools:
+            pool.scheduler.caches.index.sweep(SWEPT_BLOCKS)
+
+    def readings(self) -> dict[tuple[str, str], list[EventReading]]:
+        """What is known of each followed instance's events, by pool and instance."""
+        return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
+
+    def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:
+        """How many events of this instance were heard since it was met, by the rank as its engine calls it."""
+        followed = self._followed.get((pool, instance))
+        return {} if followed is None or followed.events is None else {one.source.rank: one.events for one in followed.events.subscriptions}
+
+    def close(self) -> None:
+        """Follow nobody any more."""
+        for followed in self._followed.values():
+            self._leave(followed)
+        self._followed.clear()
+        if self._context is not None:
+            self._context.destroy(linger=0)
+
+    def _keep(self, key: tuple[str, str], pool: Pool, entry: InstanceEntry) -> None:
+        followed = self._followed.get(key)
+        if followed is not None and (followed.pool is not pool or followed.address != entry.address):
+            self._leave(followed)
+            followed = None
+        if followed is None:
+            self._followed[key] = _Followed(pool=pool, instance=entry.id, address=entry.address)
+
+    async def _ask(self, followed: _Followed) -> None:
+        engine_type = followed.pool.engine_of(followed.instance).type
+        async with self._slots:
+            try:
+                answer = await self._upstream.fetch(followed.address, sources_path(engine_type), seconds=TIMEOUT_SECONDS)
+                followed.pool.engines.name_ranks(followed.instance, followed.address, read_ranks(answer, engine_type))
+                sources = read_sources(answer, engine_type, followed.address)
+            except UpstreamFailure as failure:
+                if failure.kind != "status":
+                    return  # asked again at the next look
+                sources = ()
+            except SourcesUnreadable as error:
+                sources = ()
+                self._complain(followed, str(error))
+        followed.has_published = followed.has_published or bool(sources)
+        followed.ask_at = self._now() + (ASK_AGAIN_SECONDS if followed.has_published else SILENT_SECONDS)
+        if sources != (() if followed.events is None else followed.events.told):
+            self._leave(followed)
+            if sources:
+                self._subscribe(followed, sources)
+
+    def _subscribe(self, followed: _Followed, sources: tuple[EventSource, ...]) -> None:
+        if self._context is None:
+            self._context = zmq.Context()
+            self._context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
+        caches, known = followed.pool.scheduler.caches, followed.pool.engines
+        named = partial(known.target, followed.instance, followed.address)
+        try:
+            followed.events = InstanceEvents(self._context, followed.instance, sources, caches, named, self._now, self._reader)
+        except zmq.ZMQError as error:
+            self._complain(followed, f"its KV events cannot be subscribed to: {error}")
+            return
+        logger.info("following KV events", extra={"pool": str(followed.pool.key), "instance": followed.instance, "ranks": len(sources)})
+
+    def _check(self, followed: _Followed) -> None:
+        events = followed.events
+        if events is None:
+            return
+        events.check()
+        if not events.is_connected:
+            followed.ask_at = 0.0  # it may have come back with other ports
+        wrong = WRONG_SIZE if events.has_wrong_size else None
+        followed.pool.engines.found(followed.instance, EngineTrouble.BLOCK_SIZE_DIFFERS, wrong)
+        if wrong:
+            self._complain(followed, wrong)
+
+    def _complain(self, followed: _Followed, complaint: str) -> None:
+        if complaint != followed.complaint:
+            followed.complaint = complaint
+            extra = {"pool": str(followed.pool.key), "instance": followed.instance, "error": complaint}
+            logger.warning("KV events not used", extra=extra)
+
+    def _leave(self, followed: _Followed) -> None:
+        if followed.events is not None:
+            followed.events.close()
+            followed.events = None
+            followed.pool.engines.found(followed.instance, EngineTrouble.BLOCK_SIZE_DIFFERS, None)

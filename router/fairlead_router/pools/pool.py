@@ -1,0 +1,230 @@
+"""One pool as this router serves it: its routing table, its scheduler, its names, and what is known of its engines.
+
+`account` has its requests: it alone tells the scheduler about them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from fairlead.instances import Role
+from fairlead.priority_classes import PriorityClasses
+from fairlead.reports.engines import EngineMemory
+from fairlead.reports.shares import Apart
+from fairlead.routing.contracts.schedulers import Scheduler
+from fairlead.routing.knowledge.token_sizes import FORGET_SECONDS, TokenSizes
+from fairlead.tables import EngineFacts, Outlook, RoutingTable
+from fairlead.targets import Ranks, instance_of, target_of, targets_of
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.account import PoolAccount
+from fairlead_router.pools.instance_choice import InstanceChoice
+from fairlead_router.pools.known_engines import KnownEngines, RecalledEngines
+from fairlead_router.pools.side_circuits import fault_of
+from fairlead_router.pools.tickets import Ticket
+
+logger = logging.getLogger(__name__)
+
+
+class Pool:
+    """One pool being served."""
+
+    __slots__ = (
+        "__weakref__", "_engines", "_figures_off", "_forgets_at", "_ranks", "accepting", "account", "addresses", "apart", "binds_beginnings",
+        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "pass_credentials", "recalled",
+        "scheduler", "session_header", "table", "token_sizes",
+    )  # fmt: skip
+
+    def __init__(
+        self, table: RoutingTable, scheduler: Scheduler, metrics: RouterMetrics, now: float, *, recorded_share: float = 0.0
+    ) -> None:
+        self.key = table.pool
+        self.scheduler = scheduler
+        self.metrics = metrics
+        self.counters = metrics.pool(str(table.pool))
+        self.header = str(table.pool).encode()
+        self.account = PoolAccount(table.pool, scheduler, metrics, now, self._recount, recorded_share=recorded_share)
+        self.apart = Apart.NOT_FOUND
+        """Why this router decides by itself, if it does beside others."""
+        self.engines = KnownEngines(table.pool)
+        self.choice = InstanceChoice(scheduler, self.account.direct)
+        self.token_sizes = TokenSizes(table.engine.bytes_per_token)
+        self.recalled = RecalledEngines()
+        self._forgets_at = now + FORGET_SECONDS
+        self._figures_off: dict[str, float] = {}
+        """Learned quantities that are off by more than half, and since when."""
+        self._take(table)
+
+    # ── the table ──
+
+    def _take(self, table: RoutingTable) -> None:
+        self.table = table
+        self.binds_beginnings = self.scheduler.binds_beginnings
+        self.session_header = table.session.header.lower().encode("latin-1")
+        self._engines = {entry.id: table.engine.at(entry.engine) for entry in table.instances if entry.engine is not None}
+        self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))
+        self.block_bytes = table.engine.block_bytes
+        self.classes = PriorityClasses(table.priority_classes)
+        self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
+        self.addresses = {entry.id: entry.address for entry in table.instances}
+        self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
+        self.metrics.tables[str(table.pool)] = table.version
+        self.engines.keep_only(self.addresses.keys(), table.model)
+        self._ranks = self.engines.ranks(table.instances)
+        self.choice.take(table)
+        self.account.take(table, self.classes, self.token_sizes)
+        for instance, basis in tuple(self.counters.beliefs):
+            if instance not in self.addresses:
+                del self.counters.beliefs[instance, basis]
+
+    def update(self, table: RoutingTable, now: float) -> None:
+        """Take a newer table live. Raises FairleadError and changes nothing when the scheduler cannot use it."""
+        sizes = self.token_sizes
+        if (table.model, table.engine.bytes_per_token) != (self.table.model, self.table.engine.bytes_per_token):
+            sizes = TokenSizes(table.engine.bytes_per_token)
+        results = self.scheduler.update_table(self._placed(table, sizes), now)
+        self.token_sizes = sizes
+        self._take(table)
+        self._go_by_recalled(now)
+        self.account.deliver(results, now)
+        if table.outlook is not Outlook.COMING or self.choice.least_loaded((), now) is not None:
+            self.account.stop_waiting()
+
+    def _placed(self, table: RoutingTable, sizes: TokenSizes) -> RoutingTable:
+        """The table as the scheduler places requests by it: its instances are targets, and what engines told stands in
+        the place of what was declared. Of what was declared of an instance, each of its ranks has a part.
+        """
+        ranks = self.engines.ranks(table.instances)
+        parts = max(map(len, ranks.values()), default=1)
+        engine = sizes.counted(table.engine)
+        if parts > 1:
+            cache, speed = max(1, engine.kv_cache_tokens // parts), engine.prefill_tokens_per_second / parts
+            engine = replace(engine, prefill_tokens_per_second=speed, kv_cache_tokens=cache)
+        if self.engines.cache_tokens is not None:
+            engine = replace(engine, kv_cache_tokens=self.engines.cache_tokens)
+        return replace(table, engine=engine, instances=targets_of(table.instances, ranks))
+
+    def engine_of(self, instance: str) -> EngineFacts:
+        """The facts of the engine of an instance, or of one of its ranks: others than the table's while a rollout
+        replaces it.
+        """
+        return self._engines.get(instance_of(instance), self.table.engine) if self._engines else self.table.engine
+
+    def passes_credentials(self, instance: str) -> bool:
+        """Whether this instance gets a client's credentials; `pass_credentials` tells whether any does."""
+        return self.pass_credentials and self.engine_of(instance).pass_client_credentials
+
+    def ranks(self, instance: str) -> Ranks:
+        """The data-parallel ranks of an instance, if it is known to have several."""
+        return self._ranks.get(instance, ())
+
+    def targets(self, instance: str) -> Sequence[str]:
+        """The targets that the instance is: its ranks where it is known to have several, else the instance itself."""
+        return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
+
+    def target(self, instance: str, rank: int | None) -> str:
+        """The target of an instance that a request goes to with this rank, or with none."""
+        known = self.ranks(instance)
+        return target_of(instance, rank if rank in known else next(iter(known), None))
+
+    def see_ranks(self, instance: str, names: Collection[int], now: float) -> None:
+        """An engine told something of all its data-parallel ranks, which it calls so."""
+        if instance in self.addresses and self.engines.see_ranks(instance, self.addresses[instance], names, now):
+            self._ranks = self.engines.ranks(self.table.instances)
+            logger.info("data-parallel ranks", extra={"pool": str(self.key), "instance": instance, "ranks": self.ranks(instance)})
+            self._recount(now)
+
+    def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
+        """An engine told how many tokens its KV cache holds, or those of its ranks, each."""
+        if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
+            logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
+            self._recount(now)
+
+    # ── what was observed before ──
+
+    def recall_engines(self, memory: EngineMemory, now: float) -> None:
+        """Go by what was observed of the pool's instances before, each figure until it is measured here."""
+        self.recalled.take(memory, self._counted(), now)
+        self._go_by_recalled(now)
+
+    def engine_memory(self, now: float) -> EngineMemory | None:
+        """What is known of one of its instances, to be kept for a router that begins; None where nothing is."""
+        of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
+        memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
+        self._go_by_recalled(now)
+        return memory
+
+    def _go_by_recalled(self, now: float) -> None:
+        if self.token_sizes.recall(self.recalled.bytes_per_token(self._counted(), now), now):
+            self._recount(now)
+        self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
+
+    def _counted(self) -> RoutingTable:
+        return replace(self.table, engine=self.token_sizes.counted(self.table.engine))
+
+    @property
+    def _parts(self) -> int:
+        return max(map(len, self._ranks.values()), default=1) or 1
+
+    # ── what is learned ──
+
+    def _recount(self, now: float) -> None:
+        """Go by what was learned. Requests in flight keep the counts they came with."""
+        self.account.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
+        self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
+
+    def tick(self, now: float) -> None:
+        """Called often: lets the scheduler go on, and forgets now and then."""
+        self.account.tick(now)
+        if now >= self._forgets_at:
+            self._forgets_at = now + FORGET_SECONDS
+            if self.token_sizes.forget(now):
+                self._recount(now)
+
+    def decides_apart(self, why: Apart) -> None:
+        """This router decides by itself for this reason, if it does beside others."""
+        self.apart = why
+
+    def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
+        """For how long a learned quantity has been off by more than half, by what was said of it here each time."""
+        if not is_off:
+            self._figures_off.pop(quantity, None)
+            return 0.0
+        return max(0.0, now - self._figures_off.setdefault(quantity, now))
+
+    def most_tokens(self, body_bytes: int) -> int:
+        """The most tokens that a prompt with a body of so many bytes, or its answer, can truly have: a token of text
+        has a byte, and what bytes do not show (media, a conversation that its engine keeps) must fit into a KV cache.
+        """
+        return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens)
+
+    # ── names ──
+
+    def adapter(self, asked: str | None) -> str | None:
+        """The LoRA adapter that a client asked for by this name, None if it asked for anything else."""
+        return asked if asked in self.table.adapters and asked != str(self.key) else None
+
+    def engine_name(self, asked: str | None) -> str:
+        """The name by which engines know what a client asked for."""
+        model = self.table.model
+        if asked is None or asked == model:
+            return model
+        return self.adapter(asked) or (asked if asked in self.engines.aliases else model)
+
+    # ── engines ──
+
+    def engine_failed(self, instance: str, kind: str, now: float, ticket: Ticket | None = None) -> None:
+        """Count an engine's failure, at a request if its ticket is given. Tell the scheduler only if the failure may
+        say something about the instance.
+        """
+        self.counters.upstream_errors[kind] += 1
+        if ticket is not None:
+            self.scheduler.attempt_failed(ticket.request.id, instance, kind, now)
+        fault = fault_of(kind)
+        if fault is not None:
+            self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
+
+    def engine_worked(self, instance: str, now: float) -> None:
+        """An engine answered in full."""
+        self.scheduler.instance_worked(instance, now)

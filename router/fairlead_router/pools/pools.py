@@ -1,0 +1,321 @@
+"""All pools of this router: which serves a request, and how routing tables and bindings reach them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from fairlead.errors import FairleadError
+from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.engines import EngineMemory
+from fairlead.reports.loads import InstanceInFlight
+from fairlead.reports.shares import OthersShare, PoolShare
+from fairlead.routing.contracts.schedulers import PrefixMemory, Scheduler
+from fairlead.tables import Outlook, PoolKey, RoutingTable
+from fairlead_client.lines import KeptSession
+from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.pool import Pool
+from fairlead_router.protocols.refusals import BadRequest
+
+
+class Opens(Protocol):
+    """Whether a client may use a pool; with a name, that model or adapter of the pool."""
+
+    def __call__(self, pool: Pool, name: str | None = None, /) -> bool: ...
+
+
+def every(_: Pool, __: str | None = None, /) -> bool:
+    """Open to this client: every pool."""
+    return True
+
+
+SchedulerFactory = Callable[[RoutingTable], Scheduler]
+
+TELL_SECONDS = 10.0
+"""Failures of a scheduler are logged so often at most; it is ticked fifty times a second."""
+
+logger = logging.getLogger(__name__)
+
+
+class Pools:
+    """All pools of this router, found by `namespace/name` or by model.
+
+    Tables come in through `apply`, leave through `delete`. `recorded_share` (0-1) of a pool's sessions are recorded for
+    simulations.
+    """
+
+    def __init__(
+        self, factory: SchedulerFactory, metrics: RouterMetrics, clock: Callable[[], float], *, recorded_share: float = 0.0
+    ) -> None:
+        self._recorded_share = recorded_share
+        self._factory = factory
+        self._metrics = metrics
+        self._clock = clock
+        self._by_key: dict[str, Pool] = {}
+        self._by_model: dict[str, list[Pool]] = {}
+        self._retiring: list[Pool] = []
+        self._tells_at: dict[str, float] = {}
+        """By pool: from when on a failure is logged again."""
+        self._routers = 1
+        self.routers_told_at: float | None = None
+        """When the API told how many live routers there are; None while that is assumed."""
+        self._kept_sessions: dict[str, dict[str, float]] = {}
+        """By pool: sessions all of whose decisions are kept, and until when."""
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def now(self) -> float:
+        """The time by which pools count, in seconds."""
+        return self._clock()
+
+    def all(self) -> tuple[Pool, ...]:
+        """Pools in force, by key."""
+        return tuple(self._by_key[key] for key in sorted(self._by_key))
+
+    def living(self) -> Iterable[Pool]:
+        """Pools in force, and deleted ones that still have requests, or records that nobody took."""
+        return (*self._by_key.values(), *self._retiring)
+
+    def in_flight(self) -> tuple[InstanceInFlight, ...]:
+        """Requests to report, a row per pool and instance: of a pool that was made anew under its name, also those of
+        the one before.
+        """
+        rows: dict[tuple[PoolKey, str], InstanceInFlight] = {}
+        for pool in self.living():
+            for row in pool.account.in_flight():
+                known = rows.get((row.pool, row.instance))
+                if known is not None:
+                    row = replace(row, in_flight=row.in_flight + known.in_flight, waiting=row.waiting + known.waiting)
+                rows[row.pool, row.instance] = row
+        return tuple(rows.values())
+
+    def get(self, key: PoolKey) -> Pool | None:
+        """The pool in force under this key."""
+        return self._by_key.get(str(key))
+
+    def apply(self, table: RoutingTable) -> bool:
+        """Put a table in force.
+
+        Returns False when it is not newer than the table in force, or cannot be used; then the old one stays.
+        """
+        name = str(table.pool)
+        known = self._by_key.get(name)
+        try:
+            if known is not None and known.table.uid == table.uid:
+                if table.version <= known.table.version:
+                    return False
+                known.update(table, self._clock())
+            else:
+                scheduler = self._factory(table)
+                scheduler.know_routers(self._routers)
+                scheduler.keep_sessions(self._kept_sessions.get(name, {}))
+                if known is not None:
+                    self._retire(known)
+                self._by_key[name] = Pool(table, scheduler, self._metrics, self._clock(), recorded_share=self._recorded_share)
+        except Exception as error:  # a policy may be somebody's own, and what it does must not stop the other pools' tables
+            self._metrics.tables_refused += 1
+            expected = isinstance(error, FairleadError)
+            extra = {"pool": name, "version": table.version, "error": str(error)}
+            logger.warning("routing table refused", exc_info=None if expected else error, extra=extra)
+            return False
+        self._index()
+        logger.info("routing table in force", extra={"pool": name, "version": table.version, "instances": len(table.instances)})
+        return True
+
+    def delete(self, key: PoolKey) -> bool:
+        """Stop serving a pool. Requests already dispatched finish; queued ones are refused by its scheduler."""
+        pool = self._by_key.pop(str(key), None)
+        if pool is None:
+            return False
+        self._metrics.tables.pop(str(key), None)
+        self._retire(pool)
+        self._index()
+        logger.info("pool deleted", extra={"pool": str(key)})
+        return True
+
+    def _retire(self, pool: Pool) -> None:
+        try:
+            pool.update(replace(pool.table, version=pool.table.version + 1, instances=(), outlook=Outlook.UNKNOWN), self._clock())
+        except Exception:  # its policy failed: it goes all the same, once what waits in it has been served
+            logger.exception("a deleted pool's scheduler failed", extra={"pool": str(pool.key)})
+        self._metrics.tables.pop(str(pool.key), None)
+        self._retiring.append(pool)
+
+    def _index(self) -> None:
+        self._by_model = {}
+        for pool in self.all():
+            for name in dict.fromkeys((pool.table.model, *pool.table.adapters)):
+                self._by_model.setdefault(name, []).append(pool)
+
+    def know_routers(self, count: int) -> None:
+        """Tell schedulers how many live routers there are, as the API told last. While it is away that number holds."""
+        self.routers_told_at = self._clock()
+        self.assume_routers(count)
+
+    @property
+    def routers(self) -> int:
+        """How many live routers are gone by, this one among them."""
+        return self._routers
+
+    def assume_routers(self, count: int) -> None:
+        """Let schedulers go by so many live routers until the API tells: as many as before a restart."""
+        self._routers = self._metrics.live_routers = max(1, count)
+        for pool in self.living():
+            pool.scheduler.know_routers(self._routers)
+
+    def know_others(self, share: OthersShare) -> None:
+        """Tell a pool's scheduler what the other routers told of it. One of an unknown pool is ignored."""
+        pool = self.get(share.pool)
+        if pool is not None:
+            pool.scheduler.know_others(share, self._clock())
+
+    def shares(self) -> tuple[PoolShare, ...]:
+        """What to tell other routers of the pools for which this one decides by itself beside others."""
+        now = self._clock()
+        found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
+        return tuple(share for share in found if share is not None)
+
+    def keep_sessions(self, sessions: Iterable[KeptSession]) -> None:
+        """Keep all decisions of exactly these sessions, each until its time."""
+        self._kept_sessions = {}
+        for one in sessions:
+            self._kept_sessions.setdefault(str(one.pool), {})[one.session] = one.until
+        for name, pool in self._by_key.items():
+            pool.scheduler.keep_sessions(self._kept_sessions.get(name, {}))
+
+    def recall_changes(self, changes: Sequence[BindingChange]) -> None:
+        """Tell schedulers the changes of an earlier process of this router that the API may not have acknowledged."""
+        for name, pool in self._by_key.items():
+            pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
+
+    def shut_down(self) -> None:
+        """Refuse everything that waits in a queue; what was dispatched goes on."""
+        now = self._clock()
+        for pool in self.living():
+            pool.account.shut_down(now)
+
+    def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
+        """Tell schedulers the API's bindings, and which of this router's changes `lost` against them.
+
+        Bindings of unknown pools are ignored.
+        """
+        by_pool: dict[str, list[Binding]] = {}
+        for binding in bindings:
+            by_pool.setdefault(str(binding.pool), []).append(binding)
+        now = self._clock()
+        for name, group in by_pool.items():
+            pool = self._by_key.get(name)
+            if pool is not None:
+                pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
+
+    def prefix_memories(self) -> list[PrefixMemory]:
+        """What the instances of all pools are believed to hold."""
+        now = self._clock()
+        return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
+
+    def recall_prefixes(self, memories: Sequence[PrefixMemory]) -> int:
+        """Tell schedulers what an earlier process believed; returns of how many instances it still holds."""
+        now = self._clock()
+        return sum(
+            pool.scheduler.recall_prefixes([memory for memory in memories if memory.pool == pool.table.pool], now) for pool in self.all()
+        )
+
+    def engine_memories(self) -> list[EngineMemory]:
+        """What is known of the instances of each pool of which something is."""
+        now = self._clock()
+        return [memory for pool in self.all() if (memory := pool.engine_memory(now)) is not None]
+
+    def recall_engines(self, memories: Iterable[EngineMemory]) -> None:
+        """Tell pools what was observed of their instances before, by an earlier process or by other routers."""
+        for memory in memories:
+            pool = self.get(memory.pool)
+            if pool is not None:
+                pool.recall_engines(memory, self._clock())
+
+    def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
+        """The pool for a request.
+
+        `model` as `namespace/name` wins and means its model; then the header's choice among the pools of that model or
+        adapter, then the first of them by name. Without a model, the one that is served, or that of the header's pool.
+        A pool that does not open is as if it were not there. Raises BadRequest 404 that names the pools and models
+        there are, or 400 where the model is missing.
+        """
+        if model is None:
+            return self._of_no_model(wanted, opens)
+        pool = self._by_key.get(model)
+        if pool is not None and opens(pool, pool.table.model):
+            return pool
+        pools = [pool for pool in self._by_model.get(model, ()) if opens(pool, model)] or self.serving(model, opens)
+        if not pools:
+            known = ", ".join(self.models(opens)) or "none yet"
+            raise BadRequest(404, "model_not_found", f"model: {model[:200]!r} is not served here; known: {known}", "model")
+        if wanted is None:
+            return pools[0]
+        for pool in pools:
+            if str(pool.key) == wanted:
+                return pool
+        choice = ", ".join(str(pool.key) for pool in pools)
+        raise BadRequest(
+            404, "pool_not_found", f"x-fairlead-pool: {wanted[:200]!r} does not serve {model!r}; use one of {choice}", "x-fairlead-pool"
+        )
+
+    def _of_no_model(self, wanted: str | None, opens: Opens) -> Pool:
+        pools = [pool for pool in self.all() if opens(pool, pool.table.model) and wanted in (None, str(pool.key))]
+        if len({pool.table.model for pool in pools}) == 1:
+            return pools[0]
+        known = ", ".join(self.models(opens)) or "none yet"
+        raise BadRequest(400, "missing_field", f"model: is missing; name one of: {known}", "model")
+
+    def serves(self, model: str | None) -> bool:
+        """Whether the name is that of a pool, a model or an adapter, open to the client or not."""
+        return model in self._by_key or (model is not None and bool(self.serving(model)))
+
+    def serving(self, name: str, opens: Opens = every) -> list[Pool]:
+        """The open pools of a model or adapter, by key. A name that none declares may be an alias, which engines tell:
+        it opens as its model does.
+        """
+        if name in self._by_model:
+            return [pool for pool in self._by_model[name] if opens(pool, name)]
+        return [pool for pool in self.all() if name in pool.engines.aliases and opens(pool, pool.table.model)]
+
+    def models(self, opens: Opens = every) -> tuple[str, ...]:
+        """Models, their aliases and adapters served, sorted."""
+        names = self._by_model.keys() | {name for pool in self._by_key.values() for name in pool.engines.aliases}
+        return tuple(sorted(name for name in names if self.serving(name, opens)))
+
+    def base_of(self, adapter: str) -> str | None:
+        """The model that an adapter belongs to; None for a model's own name."""
+        return next((pool.table.model for pool in self._by_model.get(adapter, ()) if pool.adapter(adapter) is not None), None)
+
+    def tick(self) -> None:
+        """Called every few tens of milliseconds."""
+        now = self._clock()
+        for pool in self.living():
+            try:
+                pool.tick(now)
+            except Exception:  # it must not stop the other pools' clocks
+                if now >= self._tells_at.get(str(pool.key), 0.0):
+                    self._tells_at[str(pool.key)] = now + TELL_SECONDS
+                    logger.exception("a pool's scheduler failed", extra={"pool": str(pool.key)})
+
+    def has_ended(self, pool: Pool) -> bool:
+        """Whether it was deleted and has no request any more: what it recorded last is to be taken, and then it is to
+        be forgotten.
+        """
+        return pool in self._retiring and not pool.account.tickets and not pool.account.direct
+
+    def forget(self, pool: Pool) -> None:
+        """Keep nothing of a pool that has ended."""
+        self._retiring.remove(pool)
+        name = str(pool.key)
+        if all(str(other.key) != name for other in self.living()):  # else it was made anew and goes on counting
+            self._tells_at.pop(name, None)
+            self._metrics.forget_pool(name)
+
+    def acknowledgements(self) -> tuple[Acknowledgement, ...]:
+        """The table version each pool is routed by."""
+        return tuple(Acknowledgement(pool=pool.key, version=pool.table.version) for pool in self._by_key.values())

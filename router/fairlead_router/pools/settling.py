@@ -1,0 +1,122 @@
+"""Settles a pool's requests: how each ended, what is known of its tokens, and what its key is charged."""
+
+from __future__ import annotations
+
+from fairlead_router.metrics.endings import CONSEQUENCES, Charged, Ending
+from fairlead_router.metrics.pool_counters import MOST_TOKENS, PoolCounters
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.pools.traffic_recording import TrafficRecording
+from fairlead_router.protocols.answers import StreamReader, Usage, usage_of
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.squeezing import Squeezed
+
+
+def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
+    """How a request ended whose engine failed, or whose total time is over (`out_of_time`). Once the last event of its
+    answer has come it is served all the same.
+    """
+    stream = ticket.stream
+    if stream is not None and stream.finished:
+        return Ending.SERVED
+    if _has_part(ticket):
+        return Ending.BROKEN_OFF
+    return Ending.OUT_OF_TIME if out_of_time and ticket.given else Ending.LOST
+
+
+def ending_of_leaving(ticket: Ticket) -> Ending:
+    """How a request ended whose client went away. Once the last event of its answer has come it is served."""
+    stream = ticket.stream
+    if stream is not None and stream.finished:
+        return Ending.SERVED
+    if not ticket.given:
+        return Ending.LEFT_WAITING
+    return Ending.LEFT_ANSWERED if _has_part(ticket) else Ending.LEFT_UNANSWERED
+
+
+def _has_part(ticket: Ticket) -> bool:
+    return ticket.passed_on or (ticket.stream is not None and ticket.stream.generated_tokens > 0)
+
+
+class Settling:
+    """Counts into `counters`, and tells `traffic` of each end."""
+
+    __slots__ = ("_counters", "_traffic")
+
+    def __init__(self, counters: PoolCounters, traffic: TrafficRecording) -> None:
+        self._counters = counters
+        self._traffic = traffic
+
+    def plausible(self, usage: Usage) -> Usage:
+        """An engine's figures without those that cannot be, which are counted."""
+        if (
+            0 <= usage.output_tokens <= MOST_TOKENS
+            and 0 <= (usage.prompt_tokens or 0) <= MOST_TOKENS
+            and 0 <= (usage.cached_tokens or 0) <= MOST_TOKENS
+        ):
+            return usage
+        plausible = self._counters.plausible
+        return Usage(plausible(usage.output_tokens) or 0, plausible(usage.cached_tokens), plausible(usage.prompt_tokens))
+
+    def part(self, ticket: Ticket) -> Usage | None:
+        """What is known of an answer that broke off; None where nothing of it could be read."""
+        stream = ticket.stream
+        if stream is None:
+            return None
+        told = stream.usage()
+        return self.plausible(Usage(stream.generated_tokens, told.cached_tokens, told.prompt_tokens))
+
+    def end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
+        """Note how a ticket ended, which must not have ended before, count it and settle its charge."""
+        consequences = CONSEQUENCES[ending]
+        ticket.ending = ending
+        ticket.ended_at = now
+        if usage is not None:
+            if not usage.prompt_tokens:
+                usage = Usage(usage.output_tokens, usage.cached_tokens, ticket.request.prompt_tokens)
+            ticket.usage = usage
+            self._counters.output_tokens += usage.output_tokens
+        if ending is Ending.SERVED:
+            self._counters.served += 1
+        else:
+            self._counters.count_end(consequences.counted)
+        if ticket.charge is not None:
+            known = usage or Usage(0, None, ticket.request.prompt_tokens)
+            prompt_tokens = 0 if consequences.charged is Charged.NOTHING else known.prompt_tokens or 0
+            self.settle(ticket.charge, prompt_tokens, known.output_tokens if consequences.charged is Charged.TOKENS else 0, now)
+        self._traffic.ended(ticket)
+
+    def settle(self, charge: Charge, prompt_tokens: int, output_tokens: int, now: float) -> None:
+        """Charge the tokens of a request that has ended, or whose answer is seen later. What an engine tells beyond
+        what can be is counted and not charged, or one wrong figure would lock a key out for years.
+        """
+        most = charge.most_tokens
+        self._counters.implausible_usages += (prompt_tokens > most) + (output_tokens > most)
+        charge.settle(min(prompt_tokens, most), min(output_tokens, most), now)
+
+
+class LaterAnswer:
+    """A response that is read after its request ended, as it passes: `feed` every piece, then charge what it tells."""
+
+    __slots__ = ("_charge", "_document", "_reader", "_settling")
+
+    def __init__(self, settling: Settling, charge: Charge) -> None:
+        self._settling = settling
+        self._charge = charge
+        self._reader = StreamReader(Dialect.RESPONSES)
+        self._document = Squeezed(0)
+
+    def feed(self, piece: bytes) -> None:
+        """More of its document, or of its events."""
+        self._reader.feed(piece)
+        self._document.feed(piece)
+
+    def settle(self, now: float) -> None:
+        """Nothing more comes: charge what was not charged yet. A response that is still being made where it was asked
+        for is charged at the end of that request.
+        """
+        if not self._charge.has_ended:
+            return
+        self._reader.end()
+        usage = usage_of(self._document) or self._reader.usage()  # a long document looks like an event to the reader
+        self._settling.settle(self._charge, usage.prompt_tokens or 0, usage.output_tokens, now)

@@ -1,0 +1,92 @@
+"""The account of one submitted request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead_router.metrics.endings import Ending
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.traffic_recording import Served
+from fairlead_router.protocols.answers import StreamReader, Usage
+
+
+class Ticket:
+    """The account of one submitted request.
+
+    The pool's account writes it and settles it. Who relays the request notes in it what its engine and its client have
+    had (`given`, `passed_on`, `stream`); others read it.
+    """
+
+    __slots__ = (
+        "_waiter", "charge", "dispatched_at", "ended_at", "ending", "first_token_at", "given", "passed_on", "queued_seconds", "request",
+        "saw_first_token", "stream", "usage", "verdict", "when_decided",
+    )  # fmt: skip
+
+    def __init__(self, request: RoutingRequest, charge: Charge | None = None) -> None:
+        self.request = request
+        self.charge = charge
+        """What it costs its key; None for nobody's request."""
+        self.given = False
+        """Whether an engine was sent it, or its prefill."""
+        self.passed_on = False
+        """Whether its client has had a part of an answer that is not streamed."""
+        self.verdict: Dispatch | Refusal | None = None
+        """The scheduler's last decision; None while the request waits in its queue."""
+        self.ending: Ending | None = None
+        """How it ended; None until then."""
+        self.saw_first_token = False
+        self.dispatched_at = 0.0
+        self.first_token_at = 0.0
+        """When its first token was seen; counts where `saw_first_token`."""
+        self.ended_at = 0.0
+        self.queued_seconds = 0.0
+        """How long it waited until it was sent first."""
+        self.stream: StreamReader | None = None
+        """Its answer, while that is passed on."""
+        self.usage: Usage | None = None
+        """What is known of the tokens of a request that has ended: its engine's figures, or else what was counted here.
+        None where there was no answer to know them from.
+        """
+        self.when_decided: Callable[[], None] | None = None
+        """Called with the decision, where no task waits for it. It must ask nothing of the pool."""
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def served(self) -> Served | None:
+        """Where it was sent last, and how that engine served it if it did; None where it was sent nowhere."""
+        verdict = self.verdict
+        if not isinstance(verdict, Dispatch):
+            return None
+        if self.ending is not Ending.SERVED or not self.saw_first_token or verdict.decode is not None:
+            return Served(verdict.instance, verdict.hit_tokens, self.dispatched_at)
+        return Served(
+            verdict.instance,
+            verdict.hit_tokens,
+            self.dispatched_at,
+            self.first_token_at - self.dispatched_at,
+            self.ended_at - self.dispatched_at,
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self.ending is not None
+
+    def decide(self, verdict: Dispatch | Refusal) -> None:
+        """The scheduler decided: wake the task that waits for it."""
+        self.verdict = verdict
+        if isinstance(verdict, Dispatch) and verdict.request.named is not None:
+            self.request = verdict.request  # it has another session than its client said
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def decided(self) -> Dispatch | Refusal:
+        """Wait until the scheduler has decided."""
+        while self.verdict is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self.verdict

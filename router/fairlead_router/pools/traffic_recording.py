@@ -1,0 +1,162 @@
+"""Records a pool's requests for simulations: arrival, lengths, and hashes of session and prompt blocks; never a text.
+
+A session is recorded whole or not at all, as its name decides; so are requests without a session that begin alike.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from fairlead.reports.traffic import ID_BITS, TRAFFIC_BLOCK_TOKENS, RecordedRequest, hashed, salt_of, session_number
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.tables import RoutingTable
+from fairlead.targets import instance_of, rank_of
+from fairlead_router.protocols.answers import Usage
+
+MOST_BLOCKS = 1024
+"""Ids kept of a prompt: half a million tokens."""
+MOST_ENDED = 5_000
+"""Most requests kept between two takes, which are a fifth of a second apart."""
+KNOWN_BLOCKS = 65_536
+"""Routing blocks of past prompts whose ids are remembered, about 5 MB."""
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+
+
+class Served(NamedTuple):
+    """How an engine served a request: its target, when it was sent there, and the seconds until the first token and the
+    end, which are None unless that engine alone served it and its first token was seen.
+    """
+
+    target: str
+    hit_tokens: int
+    """Prompt tokens that the router believed to be cached there."""
+    sent_at: float
+    ttft_seconds: float | None = None
+    answer_seconds: float | None = None
+
+
+class Ended(Protocol):
+    """A request that has ended, with what its engine told of it."""
+
+    @property
+    def request(self) -> RoutingRequest: ...
+
+    @property
+    def usage(self) -> Usage | None: ...
+
+    @property
+    def served(self) -> Served | None: ...
+
+
+class BlockIds:
+    """The ids of prompts' blocks in one pool: of each full block of 512 tokens, the hash of the prompt's routing blocks
+    up to where they cover it.
+
+    A prompt mostly goes on where its session's last one ended, or the last that began with the same block. What the two
+    have in common, which is found by bisection as routing blocks are hashes of all before them, is not hashed again.
+    """
+
+    def __init__(self) -> None:
+        self._facts = (b"", 0)
+        self._prompts: dict[str | int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """Session, or first block → the last prompt's blocks and their ids; the oldest first."""
+        self._kept = 0
+
+    def of(self, salt: bytes, request: RoutingRequest, block_tokens: int) -> tuple[int, ...]:
+        """The ids of a request's prompt, keyed with the salt, whose routing blocks have so many tokens."""
+        if self._facts != (salt, block_tokens):
+            self._facts = (salt, block_tokens)
+            self._prompts.clear()
+            self._kept = 0
+        blocks = request.blocks
+        whole = min(request.prompt_tokens // TRAFFIC_BLOCK_TOKENS, MOST_BLOCKS, len(blocks) * block_tokens // TRAFFIC_BLOCK_TOKENS)
+        if not whole:
+            return ()
+        name = blocks[0] if request.session is None else request.session
+        before, known = self._prompts.pop(name, ((), ()))
+        self._kept -= len(before)
+        common = bisect_left(range(min(len(before), len(blocks))), True, key=lambda place: before[place] != blocks[place])
+        ids = list(known[: min(whole, common * block_tokens // TRAFFIC_BLOCK_TOKENS)])
+        for number in range(len(ids) + 1, whole + 1):
+            covering = -(-number * TRAFFIC_BLOCK_TOKENS // block_tokens)
+            ids.append(hashed(salt, _bytes(blocks[covering - 1]) + number.to_bytes(4, "big")))
+        self._prompts[name] = blocks, tuple(ids)
+        self._kept += len(blocks)
+        while self._kept > KNOWN_BLOCKS:
+            oldest, _ = self._prompts.pop(next(iter(self._prompts)))
+            self._kept -= len(oldest)
+        return tuple(ids)
+
+
+class TrafficRecording:
+    """The requests of one pool that ended since they were taken last; `share` (0-1) of its sessions, 0 = none."""
+
+    __slots__ = ("_block_ids", "_dropped", "_ended", "_share")
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._ended: list[Ended] = []
+        self._dropped = 0
+        self._block_ids = BlockIds()
+
+    def ended(self, one: Ended) -> None:
+        """A request ended. It is read when it is taken, since its tokens are told a moment later."""
+        if self._share <= 0:
+            return
+        if len(self._ended) < MOST_ENDED:
+            self._ended.append(one)
+        else:
+            self._dropped += 1
+
+    def take(self, table: RoutingTable) -> tuple[tuple[RecordedRequest, ...], int]:
+        """What is to be reported since the last take, and how many were lost because nobody took them in time."""
+        taken, self._ended = self._ended, []
+        dropped, self._dropped = self._dropped, 0
+        return tuple(recorded_requests(taken, table, self._share, self._block_ids)), dropped
+
+
+def recorded_requests(
+    ended: Sequence[Ended], table: RoutingTable, share: float, block_ids: BlockIds | None = None
+) -> Iterator[RecordedRequest]:
+    """The records of those requests that belong to the `share` of sessions recorded. Pure, but for what `block_ids`
+    remembers to be quicker.
+    """
+    block_ids = block_ids or BlockIds()
+    salt = salt_of(table.uid)
+    below = share * (1 << ID_BITS)
+    for one in ended:
+        request = one.request
+        named, first = request.session, request.first_bytes_hash
+        key = hashed(salt, _bytes(first)) if named is None else session_number(salt, named)
+        if key >= below:
+            continue
+        usage, served = one.usage, one.served
+        yield RecordedRequest(
+            pool=table.pool,
+            at=request.arrived_at,
+            session=None if request.session is None else key,
+            prompt_tokens=request.prompt_tokens,
+            output_tokens=None if usage is None else usage.output_tokens,
+            blocks=block_ids.of(salt, request, table.engine.block_tokens),
+            sample_rate=share,
+            instance=None if served is None else instance_of(served.target),
+            rank=None if served is None else rank_of(served.target),
+            sent_seconds=None if served is None else served.sent_at - request.arrived_at,
+            ttft_seconds=None if served is None else served.ttft_seconds,
+            answer_seconds=None if served is None else served.answer_seconds,
+            engine_prompt_tokens=None if usage is None else usage.prompt_tokens,
+            cached_tokens=_cached(usage, served),
+        )
+
+
+def _cached(usage: Usage | None, served: Served | None) -> int | None:
+    """What the engine told of the prompt, or else what its router believed."""
+    if usage is not None and usage.cached_tokens is not None:
+        return usage.cached_tokens
+    return None if served is None else served.hit_tokens
+
+
+def _bytes(number: int) -> bytes:
+    return (number & _MASK).to_bytes(8, "big")

@@ -1,0 +1,82 @@
+"""Direct requests that wait for their pool's first instance; the scheduler holds the routed ones. One bound is for
+both: direct requests find room beside those that the scheduler holds, and leave when it needs that room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from fairlead.reports.loads import HeldDemand
+from fairlead.routing.scheduling.settings import SchedulerSettings
+from fairlead.tables import HoldingFacts, Outlook, RoutingTable
+
+MOST_BYTES = SchedulerSettings().held_bytes
+"""Bytes of bodies that wait at most, with those in a scheduler."""
+
+
+class WaitingRoom:
+    """The direct requests of one pool that wait, beside those that its scheduler holds (`others`). A request whose task
+    is cancelled leaves at once.
+    """
+
+    __slots__ = ("_bytes", "_holding", "_others", "_outlook", "waiters")
+
+    def __init__(self, others: Callable[[], HeldDemand]) -> None:
+        self._others = others
+        self._holding = HoldingFacts()
+        self._outlook = Outlook.UNKNOWN
+        self.waiters: dict[asyncio.Future[None], int] = {}
+        """With the bytes of each one's body, in the order of arrival. Read only."""
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.waiters)
+
+    def take(self, table: RoutingTable) -> None:
+        """Go by this table from now on."""
+        self._holding, self._outlook = table.holding, table.outlook
+
+    def held(self) -> HeldDemand:
+        """All requests that wait for the pool to have an instance."""
+        others = self._others()
+        return HeldDemand(requests=others.requests + len(self), prompt_tokens=others.prompt_tokens)
+
+    def has_room(self, body_bytes: int) -> bool:
+        """Whether one more request may wait."""
+        others = self._others()
+        return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
+
+    def make_room(self) -> None:
+        """The scheduler may hold more by now: the newest leave for which there is no room any more."""
+        others, most = self._others(), self._holding.held_requests
+        while self.waiters and (len(self) + others.requests > most or self._bytes + others.body_bytes > MOST_BYTES):
+            self._let_go(next(reversed(self.waiters)))
+
+    async def wait_for_instance(self, body_bytes: int) -> None:
+        """Wait for an instance, if one is to come and there is room to wait."""
+        if self._outlook is Outlook.COMING and self.has_room(body_bytes):
+            await self.wait(body_bytes, self._holding.hold_for_seconds)
+
+    def open(self) -> None:
+        """Let all go on, in the order of their arrival."""
+        for waiter in tuple(self.waiters):
+            self._let_go(waiter)
+
+    def _let_go(self, waiter: asyncio.Future[None]) -> None:
+        self._bytes -= self.waiters.pop(waiter, 0)
+        if not waiter.done():
+            waiter.set_result(None)
+
+    async def wait(self, body_bytes: int, seconds: float) -> None:
+        """Wait until the room is opened, or needed for others, at most `seconds`."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiters[waiter] = body_bytes
+        self._bytes += body_bytes
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        except TimeoutError:
+            return
+        finally:
+            self._let_go(waiter)

@@ -1,0 +1,6 @@
+"""What is on the wire between clients, this router and engines: paths, requests, prompts, answers, errors.
+
+Pure: bytes and documents in, facts out. `paths` is the table of all paths, `requests` reads a request, `prompts` makes
+its canonical prompt, `answers` reads what engines answer, and `refusals` are the router's own errors. It must not do
+I/O or know pools. Its danger is a protocol that is read in part: each reader goes by one table for all protocols.
+"""

@@ -1,0 +1,410 @@
+"""Reads engines' answers as they pass: whether they have content, whether they came to their end, whether they say that
+they failed, and the tokens that their engine counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+
+from fairlead_process.json_documents import nests_deeper
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.emptiness import is_cut, shortfall
+from fairlead_router.protocols.spoken_events import Failure as Failure
+from fairlead_router.protocols.spoken_events import failure_of, listener
+from fairlead_router.protocols.squeezing import Squeezed
+from fairlead_router.protocols.usages import Usage as Usage
+from fairlead_router.protocols.usages import read_usage
+
+EVENT_BYTES = 256 * 1024
+"""Most bytes of an event that are held until it is complete; of a larger one the small fields are read as it passes."""
+
+_CHOICE_WITHIN = 4096
+"""An event with a choice has it within so many bytes; until then it may be one that has only counts."""
+
+_RELEARNED = 64
+"""How often the shape of events is learnt again; streams whose every event differs are decoded."""
+
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_CHOICE = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+_TEXT = re.compile(rb'"(?:content|reasoning_content|reasoning|text|arguments|partial_json|thinking|refusal)" ?: ?"([^"]+)"')
+_DELTA = re.compile(rb'^event: response\.[a-z_.]+\.delta\ndata: \{[^\n]*?"delta" ?: ?"([^"]+)"')
+_EVENT_NAME = re.compile(rb"^event: ?([^\r\n]*)", re.MULTILINE)
+_BOM = b"\xef\xbb\xbf"
+_NEVER = b"\0"
+_QUOTE = 0x22
+
+
+class StreamReader:
+    """Follows the server-sent events of one answer: `feed` every piece, `end` it, then ask.
+
+    Most events of a stream differ from one before in their text only. Such an event is known by comparing bytes, so
+    that few are decoded. Pieces may be cut anywhere, lines may end in LF, CRLF or CR.
+    """
+
+    __slots__ = (
+        "_after", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_large", "_learned", "_name", "_passed", "_quotes",
+        "_rest", "_seam", "_spoken", "events",
+    )  # fmt: skip
+
+    def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False) -> None:
+        """With `hides_usage` the client does not get events that have nothing but the engine's counts."""
+        self._dialect = dialect
+        self._spoken = listener(dialect)
+        self._hides_usage = hides_usage
+        self._by_name = dialect is Dialect.RESPONSES  # whose events are numbered, so that only their beginnings are alike
+        self._before = _NEVER
+        self._after = b""
+        self._quotes = 0
+        """How many quotes those two have."""
+        self._learned = 0
+        self._rest = bytearray()
+        """The beginning of an event whose end has not come."""
+        self._passed = 0
+        """How many bytes of it the client has had."""
+        self._ended_within = False
+        self._large: Squeezed | None = None
+        """An event of which more came than is held."""
+        self._name = b""
+        self._seam = b""
+        self.events = 0
+        """Events with data, so without comments."""
+
+    # ── what came so far ──
+
+    @property
+    def began(self) -> bool:
+        """Whether there was a piece of generated content."""
+        return self._spoken.started
+
+    @property
+    def finished(self) -> bool:
+        """Whether the protocol's last event came, or the reason why the answer ends."""
+        return self._spoken.finished and self._spoken.is_answer and self._spoken.failure is None
+
+    @property
+    def failure(self) -> Failure | None:
+        """What the engine said of its failure."""
+        return self._spoken.failure
+
+    @property
+    def shortfall(self) -> Failure | None:
+        """Why the stream, which is over, is no answer; None when it is one."""
+        if self._spoken.failure is not None:
+            return self._spoken.failure
+        if not self._spoken.finished:
+            return Failure("the stream ended before its answer did" if self.events else "the stream is empty")
+        return None if self._spoken.is_answer else Failure("the stream has no content, and no reason for its end")
+
+    @property
+    def cut(self) -> bool:
+        """Whether the client has had a part of an event whose end has not come."""
+        return self._passed > 0 or self._large is not None or self._ended_within
+
+    @property
+    def response_id(self) -> str | None:
+        """The id of the response, in the protocol that keeps responses."""
+        return self._spoken.response_id
+
+    @property
+    def generated_tokens(self) -> int:
+        """Output tokens so far: the engine's newest count, and one for each piece of content since then."""
+        told, deltas = self._spoken.figures.output_tokens, self._spoken.deltas
+        return deltas if told is None else told + deltas - self._spoken.told_at
+
+    def usage(self) -> Usage:
+        """The newest figures of the engine; for tokens of the answer that it did not count, its pieces of content."""
+        return self._spoken.figures.usage(self.generated_tokens)
+
+    # ── reading ──
+
+    def feed(self, piece: bytes) -> bytes:
+        """The next piece. Returns what the client gets now: the piece, unless usage is hidden."""
+        before = self._before
+        if piece.startswith(before) and not self._rest and self._large is None and self._is_alike(piece, len(before)):
+            self.events += 1
+            self._spoken.deltas += 1
+            return piece
+        if self._large is not None:
+            return self._pass_large(piece)
+        return self._split(piece)
+
+    def _is_alike(self, piece: bytes, start: int) -> bool:
+        if self._by_name:
+            return start < len(piece) and piece[start] != _QUOTE and piece.find(b"\n\n", start) == len(piece) - 2
+        after = self._after
+        end = len(piece) - len(after)
+        return start < end and piece.endswith(after) and piece.find(b'"', start, end) < 0
+
+    def end(self) -> bytes:
+        """The stream is over. Returns what the client has not had; an event without its blank line counts too."""
+        if self._large is not None:
+            self._hear_large(self._large)
+            self._ended_within = True
+            return b""
+        left, passed = bytes(self._rest), self._passed
+        self._rest.clear()
+        self._passed = 0
+        if not left or self._hear(left):
+            return b""
+        self._ended_within = True
+        return left[passed:]
+
+    def _split(self, piece: bytes) -> bytes:
+        """Hear the events that end in `piece`."""
+        text, place = piece, 0
+        if self._rest:
+            place = max(0, len(self._rest) - 3)
+            self._rest += piece
+            if not _event_end(self._rest, place):
+                return self._wait()
+            text = bytes(self._rest)
+        elif piece.endswith(b"\n\n") and piece.find(b"\n\n") == len(piece) - 2 and b"\r" not in piece:
+            return b"" if self._hear(piece) else piece
+        start, kept, shown = 0, self._passed, []  # `kept`: where what the client has not had begins
+        while True:
+            if start >= kept and text.startswith(self._before, start):
+                start = self._skip_alike(text, start)
+                place = max(place, start)
+            blank = _BLANK_LINE.search(text, place)
+            if blank is None:
+                break
+            place = blank.end()
+            if self._hear(text[start:place]) and start >= kept:
+                shown.append(text[kept:start])
+                kept = place
+            start = place
+        self._rest, self._passed = bytearray(text[start:]), 0
+        waits = self._wait() if self._rest else b""
+        if not self._hides_usage:
+            return piece
+        shown += (text[kept:start], waits)
+        return b"".join(shown)
+
+    def _skip_alike(self, text: bytes, start: int) -> int:
+        """Count the complete events from `start` on that are alike one before, as engines send several at once. Returns
+        where the first other one begins.
+        """
+        before, after, by_name = self._before, b"" if self._by_name else self._after, self._by_name
+        length, ending, count = len(before), len(after), 0
+        if not by_name:
+            # Where many come at once, to count is cheaper than to look at each. Of events with nothing but text between
+            # `before` and `after` there are as many quotes as the two have, for each event.
+            end = text.rfind(after) + ending
+            events = text.count(after + before, start, end) + 1
+            if text.count(b'"', start, end) == events * self._quotes and text.find(before + after, start, end) < 0:
+                start, count = end, events
+        while text.startswith(before, start):
+            content = start + length
+            quote = text.find(_QUOTE, content)
+            if quote <= content or not text.startswith(after, quote):
+                break
+            end = text.find(b"\n\n", quote) + 2 if by_name else quote + ending
+            if end < 2:
+                break
+            count += 1
+            start = end
+        self.events += count
+        self._spoken.deltas += count
+        return start
+
+    def _wait(self) -> bytes:
+        """The end of an event has not come. Returns what the client gets of it already."""
+        rest = self._rest
+        if not rest:
+            return b""
+        if self._hides_usage and len(rest) <= EVENT_BYTES and _CHOICE.search(rest, 0, _CHOICE_WITHIN) is None:
+            return b""
+        left = bytes(rest[self._passed :])
+        self._passed = len(rest)
+        if len(rest) > EVENT_BYTES:
+            self._begin_large(bytes(rest))
+        return left
+
+    # ── one event ──
+
+    def _hear(self, raw: bytes) -> bool:
+        """A complete event, with its blank line. Whether the client is not to get it."""
+        spoken = self._spoken
+        if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
+            name, data = b"", raw[6:-2].strip()
+        else:
+            name, data = _parse(raw)
+        if not data and name != b"error":
+            return False
+        self.events += 1
+        if data == b"[DONE]":
+            spoken.ends()
+        elif not spoken.done:
+            spoken.only_counts = False
+            deltas, told_at = spoken.deltas, spoken.told_at
+            spoken.hear(name, _decoded(data))
+            if spoken.deltas > deltas and spoken.told_at == told_at and self._learned < _RELEARNED:
+                self._learn(raw)
+            return spoken.only_counts and self._hides_usage
+        return False
+
+    def _learn(self, raw: bytes) -> None:
+        """Remember what surrounds the text of this event. Another with the same around its text says the same."""
+        text = _DELTA.search(raw) if self._by_name else _TEXT.search(raw, max(0, raw.find(b'"delta"')))
+        if text is not None and b"\\" not in text[1]:
+            self._learned += 1
+            self._before, self._after = raw[: text.start(1)], raw[text.end(1) :]
+            self._quotes = self._before.count(b'"') + self._after.count(b'"')
+
+    # ── an event too large to hold ──
+
+    def _begin_large(self, text: bytes) -> None:
+        named = _EVENT_NAME.search(text, 0, 1024)
+        self._name = named[1].strip() if named is not None else b""
+        self._large = Squeezed(1 if self._dialect is Dialect.OPENAI else 0)
+        self._large.feed(text[text.find(b"data:") + 5 :])
+        self._seam = text[-3:]
+        self._rest.clear()
+        self._passed = 0
+
+    def _pass_large(self, piece: bytes) -> bytes:
+        large, seam = self._large, self._seam
+        assert large is not None
+        text = seam + piece
+        end = _event_end(text, 0)
+        if not end:
+            large.feed(piece)
+            self._seam = text[-3:]
+            return piece
+        cut = end - len(seam)
+        large.feed(piece[:cut])
+        self._hear_large(large)
+        return piece[:cut] + (self.feed(piece[cut:]) if cut < len(piece) else b"")
+
+    def _hear_large(self, large: Squeezed) -> None:
+        self._large = None
+        self.events += 1
+        if not self._spoken.done:
+            self._spoken.hear(self._name, large.document())
+
+
+def _event_end(text: bytes | bytearray, place: int) -> int:
+    """Where the first event ends that ends behind `place`; 0 = none does."""
+    if b"\r" not in text:
+        found = text.find(b"\n\n", place)
+        return 0 if found < 0 else found + 2
+    blank = _BLANK_LINE.search(text, place)
+    return 0 if blank is None else blank.end()
+
+
+def _parse(raw: bytes) -> tuple[bytes, bytes]:
+    """Name and data of an event, by the rules of server-sent events (WHATWG HTML §9.2.6)."""
+    name, data = b"", []
+    for line in _LINE_END.split(raw.removeprefix(_BOM)):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.strip()
+    return name, b"\n".join(data).strip()
+
+
+def _decoded(data: bytes) -> Any:
+    """The JSON value of an event; None where it is none."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        if nests_deeper(data):
+            return None
+    try:
+        return json.loads(data)  # it also takes NaN and half of a pair of surrogates, which engines in Python write
+    except ValueError:
+        return None
+
+
+# ── answers that are not streamed ──
+
+
+class WholeAnswer(NamedTuple):
+    """What an unstreamed answer says."""
+
+    usage: Usage | None = None
+    failure: Failure | None = None
+    response_id: Any = None
+    """Its field `id`, whatever that is (`is_response_id`)."""
+
+
+class _Document(msgspec.Struct):
+    id: Any = None
+    object: Any = None
+    type: Any = None
+    code: Any = None
+    message: Any = None
+    status: Any = None
+    error: Any = None
+    usage: Any = None
+    choices: msgspec.Raw = msgspec.Raw()
+    content: msgspec.Raw = msgspec.Raw()
+    output: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
+
+
+_DOCUMENT = msgspec.json.Decoder(_Document)
+_FAILED = re.compile(rb'"finish_reason"\s*:\s*"error"')
+_ENDED = re.compile(rb'"finish_reason"\s*:\s*"')
+_NO_CHOICES = (b"", b"null", b"[]")
+_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
+_RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+
+
+def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
+    """What a body says that came with a status of success. Without `has_input` an empty list is an answer too."""
+    if not body or (body[0] <= 32 and body.isspace()):
+        return WholeAnswer(failure=Failure("the answer is empty"))
+    if not body.startswith(b"{") and _PAGE.match(body):
+        return WholeAnswer(failure=Failure("the answer is a page of markup"))
+    if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
+        return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
+    try:
+        document = _DOCUMENT.decode(body)
+    except msgspec.DecodeError:  # ValidationError included; NaN is no JSON
+        return _read_otherwise(body, has_input=has_input)
+    failure: Failure | None = None
+    if document.object == "error":
+        failure = failure_of(document.error or {"message": document.message, "type": document.type, "code": document.code})
+    elif (document.error and bytes(document.choices).strip() in _NO_CHOICES) or document.status == "failed":
+        failure = failure_of(document.error or {"message": "its status is failed"})
+    elif b'"error"' in body and _FAILED.search(document.choices):
+        failure = Failure("it ended with finish_reason error")
+    elif not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
+        failure = shortfall(_decoded(body), has_input=has_input)
+    return WholeAnswer(None if document.usage is None else read_usage(document.usage), failure, document.id)
+
+
+def _is_filled(document: _Document) -> bool:
+    """Whether the field for an answer that is no chat or completion has more in it than an empty list or null."""
+    return not document.choices and any(len(place) > 8 for place in (document.data, document.content, document.output))
+
+
+def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
+    """What an answer says that is no JSON by the letter: it may have NaN in it, be cut, or be no document at all."""
+    squeezed = Squeezed(0)
+    squeezed.feed(body)
+    document = squeezed.document()
+    if document is None and not nests_deeper(body):
+        document = _decoded(body)
+        if document is None and is_cut(body):
+            return WholeAnswer(failure=Failure("the answer ends within its document"))
+    return WholeAnswer(usage_of(squeezed), shortfall(document, has_input=has_input))
+
+
+def usage_of(squeezed: Squeezed) -> Usage | None:
+    """The usage of an unstreamed answer that was too long to hold."""
+    document = squeezed.document()
+    return read_usage(document.get("usage")) if isinstance(document, dict) else None
+
+
+def is_response_id(value: Any) -> bool:
+    """Whether it can stand in a path."""
+    return isinstance(value, str) and _RESPONSE_ID.fullmatch(value) is not None

@@ -1,0 +1,100 @@
+"""Whether a document with a status of success holds an answer at all, in any protocol.
+
+A document without content is an answer if it says why it ended: after `max_tokens: 0`, or of a response that is made in
+the background. It is none if the field for the answer is there and empty, or if no field could hold one. What is not
+known here is taken for an answer: engines have forms of their own.
+
+Sources: the response models of vLLM 0.32 (`entrypoints/openai`, `anthropic`, `pooling`), OpenAI's and Anthropic's
+references.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead_router.protocols.spoken_events import Failure, failure_of
+
+_EXPLAINS = frozenset({"code", "detail", "details", "error", "errors", "message", "msg", "param", "title"})
+"""Fields that say why there is no answer."""
+
+_BESIDE = frozenset(
+    {
+        "id", "object", "type", "created", "created_at", "model", "role", "status", "usage", "metadata", "system_fingerprint", "service_tier",
+        "prompt_logprobs", "prompt_token_ids", "stop_sequence", "stop_reason", "incomplete_details", "parallel_tool_calls", "instructions",
+        "temperature", "top_p", "tools", "tool_choice", "text", "truncation", "background", "store", "previous_response_id", "request_id",
+        "response_type", "meta", "top_logprobs", "max_output_tokens", "max_tool_calls", "reasoning", "user", "prompt_cache_key",
+    }
+)  # fmt: skip
+"""Fields that stand beside an answer."""
+
+_NO_PLACE = _EXPLAINS | _BESIDE
+_HOLDS = ("content", "output", "data")
+
+_MADE = frozenset({"completed", "incomplete", "in_progress", "queued", "cancelled"})
+"""What a response says of itself that did not fail."""
+
+_BESIDE_CHOICE = frozenset({"index", "logprobs", "message", "text", "finish_reason", "stop_reason", "delta", "prompt_logprobs"})
+
+
+_BEGINS_OBJECT = re.compile(rb'\s*\{\s*(?:"|$)')
+
+
+def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
+    """Why a document is no answer; None when it may be one. Without `has_input` nothing was given that an answer could
+    be made of: then an empty list of embeddings is one.
+    """
+    if not isinstance(document, dict):
+        return None
+    if any(document.get(word) for word in ("code", "detail", "message")) and not _holds_answer(document):
+        return failure_of({"message": document.get("message") or document.get("detail"), "code": document.get("code")})
+    return Failure("the answer has no content, and no reason for its end") if _is_empty(document, has_input=has_input) else None
+
+
+def is_cut(body: bytes) -> bool:
+    """Whether what is no JSON is the beginning of a JSON object, and not bytes of another kind."""
+    if not _BEGINS_OBJECT.match(body):
+        return False
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return error.start >= len(body) - 3  # a character that was cut too
+    return True
+
+
+def _is_empty(fields: Mapping[str, Any], *, has_input: bool) -> bool:
+    choices = fields.get("choices")
+    if choices:
+        return isinstance(choices, list) and not any(_says_something(choice) for choice in choices)
+    if any(fields.get(place) for place in _HOLDS) or "results" in fields:
+        return False
+    if isinstance(fields.get("stop_reason"), str) or fields.get("status") in _MADE:
+        return False
+    if "content" in fields and _was_computed(fields.get("usage")):
+        return False
+    if fields.get("data") == [] and not has_input:
+        return False
+    return not _holds_answer(fields)
+
+
+def _says_something(choice: Any) -> bool:
+    """Whether a choice has content, or a reason for its end. One of token numbers in the place of an object has."""
+    if not isinstance(choice, dict):
+        return choice is not None
+    if isinstance(choice.get("finish_reason"), str) or choice.get("stop_reason") is not None or choice.get("text"):
+        return True
+    message = choice.get("message") or choice.get("delta")
+    if isinstance(message, dict) and any(value for name, value in message.items() if name != "role"):
+        return True
+    return any(value for name, value in choice.items() if name not in _BESIDE_CHOICE)
+
+
+def _was_computed(usage: Any) -> bool:
+    """Whether the engine counts output: of thoughts that it does not show, say."""
+    return isinstance(usage, dict) and bool(usage.get("output_tokens"))
+
+
+def _holds_answer(fields: Mapping[str, Any]) -> bool:
+    """Whether a field that is not known to be another has something in it."""
+    return any(value not in (None, "", [], {}) for name, value in fields.items() if name not in _NO_PLACE)

@@ -1,0 +1,146 @@
+"""The gateway's table of paths: how each is handled, where its prompt is, and which protocol it speaks.
+
+Paths are compared as they came on the wire, without decoding, so a path that a proxy in front read differently never
+reaches an engine. A path that is not in this table is not passed on, even if engines serve it. That keeps clients away
+from their administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.prompts import (
+    PromptReader,
+    anthropic_prompt,
+    batch_prompt,
+    chat_prompt,
+    completion_prompt,
+    embedding_prompt,
+    invocation_prompt,
+    no_prompt,
+    responses_prompt,
+    texts_of,
+)
+
+
+class Handling(Enum):
+    """How the router handles a request.
+
+    `ROUTED` goes through the pool's scheduler: routed by prefix, queued, subject to admission, and recorded. `SPREAD`
+    costs an engine little (no prefill) and goes to the instance with the fewest requests in flight. `UPLOAD` is a form
+    handled like `SPREAD` and streamed through. `HELD` goes to the instance that made the response it names. `LOCAL` is
+    answered by the router.
+    """
+
+    __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
+
+    ROUTED = "routed"
+    SPREAD = "spread"
+    UPLOAD = "upload"
+    HELD = "held"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One path.
+
+    `streams`: whether `stream: true` asks for server-sent events; `divides`: whether a prefill and a decode instance
+    can compute an answer together; `keyless`: answered without an API key.
+    """
+
+    path: str
+    methods: tuple[str, ...] = ("POST",)
+    handling: Handling
+    prompt: PromptReader = no_prompt
+    dialect: Dialect = Dialect.OPENAI
+    streams: bool = False
+    divides: bool = False
+    keyless: bool = False
+
+
+def _routed(path: str, prompt: PromptReader, *, streams: bool = False, dialect: Dialect = Dialect.OPENAI) -> Endpoint:
+    # what can be streamed is an answer made token by token
+    return Endpoint(path=path, handling=Handling.ROUTED, prompt=prompt, streams=streams, divides=streams, dialect=dialect)
+
+
+def _spread(path: str, dialect: Dialect = Dialect.OPENAI) -> Endpoint:
+    return Endpoint(path=path, handling=Handling.SPREAD, dialect=dialect)
+
+
+def _local(path: str, *methods: str, keyless: bool = True) -> Endpoint:
+    return Endpoint(path=path, methods=methods or ("GET", "HEAD"), handling=Handling.LOCAL, keyless=keyless)
+
+
+_RERANKED = texts_of("query", "documents")
+_SCORED = texts_of("text_1", "queries", "data_1", "text_2", "documents", "items", "data_2")
+
+ENDPOINTS = (
+    _routed("/v1/chat/completions", chat_prompt, streams=True),
+    _routed("/v1/chat/completions/batch", batch_prompt),
+    _routed("/v1/completions", completion_prompt, streams=True),
+    _routed("/v1/responses", responses_prompt, streams=True, dialect=Dialect.RESPONSES),
+    _routed("/v1/messages", anthropic_prompt, streams=True, dialect=Dialect.ANTHROPIC),
+    _routed("/invocations", invocation_prompt, streams=True),
+    _routed("/v1/embeddings", embedding_prompt),
+    _routed("/v1/rerank", _RERANKED),
+    _routed("/v2/rerank", _RERANKED),
+    _routed("/rerank", _RERANKED),
+    _routed("/v1/score", _SCORED),
+    _routed("/score", _SCORED),
+    _routed("/pooling", texts_of("input", "messages", "data")),
+    _routed("/classify", texts_of("input", "messages")),
+    _routed("/generative_scoring", texts_of("query", "items")),
+    _routed("/v1/systemone", texts_of("state", "input", "questions")),
+    _spread("/tokenize"),
+    _spread("/detokenize"),
+    _spread("/v1/messages/count_tokens", Dialect.ANTHROPIC),
+    Endpoint(path="/v1/audio/transcriptions", handling=Handling.UPLOAD),
+    Endpoint(path="/v1/audio/translations", handling=Handling.UPLOAD),
+    _local("/v1/models", keyless=False),
+    _local("/version"),
+    _local("/health"),
+    _local("/ping", "GET", "HEAD", "POST"),
+    _local("/healthz"),
+    _local("/readyz"),
+)
+
+MODEL = Endpoint(path="/v1/models/{id}", methods=("GET", "HEAD"), handling=Handling.LOCAL)
+RETRIEVE = Endpoint(path="/v1/responses/{id}", methods=("GET",), handling=Handling.HELD, dialect=Dialect.RESPONSES)
+CANCEL = Endpoint(path="/v1/responses/{id}/cancel", handling=Handling.HELD, dialect=Dialect.RESPONSES)
+
+_BY_PATH = {endpoint.path.encode(): endpoint for endpoint in ENDPOINTS}
+_RESPONSE = re.compile(rb"/v1/responses/([A-Za-z0-9_.-]{1,200})(/cancel)?")
+_MODEL_PREFIX = b"/v1/models/"
+
+KNOWN = tuple(endpoint.path for endpoint in (*ENDPOINTS, MODEL, RETRIEVE, CANCEL))
+
+
+def find(raw_path: bytes) -> Endpoint | None:
+    """The endpoint of a path as it came, percent signs and all; None when there is none."""
+    endpoint = _BY_PATH.get(raw_path)
+    if endpoint is not None:
+        return endpoint
+    if raw_path.startswith(_MODEL_PREFIX) and not raw_path.endswith(b"/"):
+        return MODEL
+    response = _RESPONSE.fullmatch(raw_path)
+    if response is None or response[1] in (b".", b".."):
+        return None
+    return CANCEL if response[2] else RETRIEVE
+
+
+def response_id(raw_path: bytes) -> str:
+    """The response named by a path that `find` gave RETRIEVE or CANCEL for."""
+    named = _RESPONSE.fullmatch(raw_path)
+    assert named is not None
+    return named[1].decode()
+
+
+def dialect_of(raw_path: bytes) -> Dialect:
+    """The protocol in which to answer a request for an unknown path, guessed from the path."""
+    if raw_path.startswith(b"/v1/messages"):
+        return Dialect.ANTHROPIC
+    return Dialect.RESPONSES if raw_path.startswith(b"/v1/responses") else Dialect.OPENAI

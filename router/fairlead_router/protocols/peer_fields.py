@@ -1,0 +1,74 @@
+"""What points an engine at a peer: it would connect to an address, or use another request's KV blocks, of the client's
+choice. Only the gateway says such things, so a client that does is refused, whatever its protocol.
+
+The names are those of vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo
+(below `nvext`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead_router.protocols.refusals import BadRequest
+
+KV_TRANSFER = "kv_transfer_params"
+"""vLLM's field, which the gateway sets itself where two instances compute one request."""
+
+PEER_FIELDS = frozenset(
+    {
+        KV_TRANSFER, "ec_transfer_params",
+        "do_remote_prefill", "do_remote_decode", "remote_engine_id", "remote_block_ids", "remote_host", "remote_port",
+        "disagg_prefill_dp_rank", "http_worker_ipc",
+        "disaggregated_params",
+        "migration_request",
+        "backend_instance_id", "prefill_worker_id", "decode_worker_id",
+    }
+)  # fmt: skip
+_PREFIX = "bootstrap_"
+
+_HOLDERS = frozenset({"extra_args", "extra_body", "nvext", "sampling_params", "vllm_xargs"})
+"""Objects whose fields an engine, or what stands before it, takes for the request's own."""
+
+_ADDRESSES = ("___prefill_addr_", "___decode_addr_")
+"""vLLM's P2P connector reads its peers' addresses out of the request's id."""
+
+_IDS = ("request_id", "rid")
+_WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)
+"""Names of which hardly any body has one."""
+
+
+def is_peer_field(name: str) -> bool:
+    """Whether a field of this name points an engine at a peer."""
+    return name in PEER_FIELDS or name.startswith(_PREFIX)
+
+
+def refuse_peers(document: Mapping[str, Any]) -> None:
+    """Raise BadRequest for a body that has such a field, set, or an id that names peers."""
+    if not _WATCHED.isdisjoint(document) or _PREFIX in "\n".join(document):
+        _refuse_peers(document)
+
+
+def _refuse_peers(document: Mapping[str, Any]) -> None:
+    holders: list[tuple[str, Mapping[str, Any]]] = [("", document)]
+    for path, holder in holders:  # grows
+        for name, value in holder.items():
+            if name in PEER_FIELDS or name.startswith(_PREFIX):
+                if value is not None:
+                    raise refused_peer(path + name)
+            elif name in _HOLDERS and isinstance(value, dict):
+                holders.append((f"{path[:200]}{name}.", value))
+    for name in _IDS:
+        if (named := document.get(name)) is not None:
+            refuse_peer_addresses(name, str(named) if isinstance(named, str | list) else "")
+
+
+def refuse_peer_addresses(field: str, request_id: str) -> None:
+    """Raise BadRequest for a request's id, of the header or body field `field`, that names peers."""
+    if any(mark in request_id for mark in _ADDRESSES):
+        raise refused_peer(field)
+
+
+def refused_peer(field: str) -> BadRequest:
+    """400: only the gateway may set this."""
+    return BadRequest(400, "invalid_field", f"{field}: only the gateway may point an engine at a peer; leave it out", field)

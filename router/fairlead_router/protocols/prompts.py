@@ -1,0 +1,210 @@
+"""The prompt of a request as routing compares and counts it: from each protocol's document to canonical bytes.
+
+The bytes come from everything that changes the tokens which an engine computes, and from nothing else; `prompt_fields`
+says of every field of engines' requests what it does. The same conversation gives the same bytes in every protocol, so
+that it finds the same cached prefix. An engine judges its input itself: what cannot be read here adds nothing to the
+bytes. Only a document without its prompt, or with one of a type that no engine takes, is refused here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+from reprlib import Repr
+from typing import Any, NamedTuple
+
+from fairlead_router.protocols.canonical_json import canonical_json
+from fairlead_router.protocols.conversations import chat_of_messages, chat_of_response
+from fairlead_router.protocols.media import medium
+from fairlead_router.protocols.prompt_fields import ROOTS
+from fairlead_router.protocols.refusals import BadRequest
+from fairlead_router.protocols.rendered_chats import MEDIA, Pieces, mark, render_chat
+
+Document = dict[str, Any]
+
+
+class Prompt(NamedTuple):
+    """`text` are the canonical bytes; `kinds` what they have besides plain text (`TOOLS`, `MEDIA`); `root` what no byte
+    is rendered of and all depend on, as a salt.
+    """
+
+    text: bytes
+    kinds: int = 0
+    root: bytes = b""
+
+
+PromptReader = Callable[[Document], Prompt]
+"""A decoded body → its prompt. Raises BadRequest naming the field at fault."""
+
+_TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
+"""Where documents to compare keep their text."""
+
+_DEEPEST = 8
+"""Deepest nesting of parts that is read: no protocol goes deeper, and a client's nesting must not exhaust the stack."""
+
+
+_shown = Repr()
+"""Writes the beginning of a value: what a client sent may have millions of items, or be nested too deeply to write."""
+_shown.maxstring = 60
+
+
+def bad_field(field: str, value: object, remedy: str) -> BadRequest:
+    """A 400 that names field, value and remedy; None means that the field is missing."""
+    if value is None:
+        return BadRequest(400, "missing_field", f"{field}: is missing; {remedy}", field)
+    return BadRequest(400, "invalid_field", f"{field}: {_shown.repr(value)[:60]} cannot be used; {remedy}", field)
+
+
+def chat_prompt(document: Document) -> Prompt:
+    """The messages of a chat with what its template renders before them; see `rendered_chats`."""
+    messages = _listed("messages", document.get("messages"), "messages")
+    if document.get("input_ids"):
+        return Prompt(_input_bytes("input_ids", document["input_ids"]), 0, _root(document))
+    into = Pieces()
+    kinds = render_chat(document, messages, into)
+    return Prompt(b"".join(into), kinds, _root(document))
+
+
+def batch_prompt(document: Document) -> Prompt:
+    """The conversations of a batch, one after the other."""
+    into = Pieces()
+    kinds = 0
+    for index, conversation in enumerate(_listed("messages", document.get("messages"), "conversations")):
+        if index:
+            into.append(_NEXT)
+        kinds |= render_chat(document, _listed(f"messages[{index}]", conversation, "messages"), into)
+    return Prompt(b"".join(into), kinds, _root(document))
+
+
+def completion_prompt(document: Document) -> Prompt:
+    """`prompt`: text, texts or token ids, and what is to follow the answer (`suffix`). Embedded prompts are media."""
+    embeds = document.get("prompt_embeds")
+    if document.get("prompt") is None and embeds is not None:
+        return Prompt(_embedded(embeds), MEDIA, _root(document))
+    text = _input_bytes("prompt", document.get("prompt"))
+    if isinstance(suffix := document.get("suffix"), str) and suffix:
+        text += _SUFFIX + suffix.encode()
+    if embeds:
+        return Prompt(text + _embedded(embeds), MEDIA, _root(document))
+    return Prompt(text, 0, _root(document))
+
+
+def embedding_prompt(document: Document) -> Prompt:
+    """`input`: text, texts, token ids or messages; or `messages`, as engines take them too."""
+    given = document.get("input")
+    messages = document.get("messages") if given is None else given
+    if isinstance(messages, list) and messages and isinstance(first := messages[0], dict) and "role" in first:
+        into = Pieces()
+        kinds = render_chat(document, messages, into, generates=False)
+        return Prompt(b"".join(into), kinds, _root(document))
+    if given is None and messages is not None:
+        return batch_prompt(document) if isinstance(messages, list) and messages else chat_prompt(document)
+    return Prompt(_input_bytes("input", given), 0, _root(document))
+
+
+def responses_prompt(document: Document) -> Prompt:
+    """`instructions` as the system's text, then `input`: a text or a list of items."""
+    if document.get("input") is None:
+        raise bad_field("input", None, "give a text or a list of items")
+    chat = chat_of_response(document)
+    into = Pieces()
+    kinds = render_chat(chat, chat["messages"], into)
+    earlier = document.get("previous_input_messages")
+    if earlier:
+        into[:0] = (_EARLIER, canonical_json(earlier))
+    return Prompt(b"".join(into), kinds, _root(document))
+
+
+def anthropic_prompt(document: Document) -> Prompt:
+    """`system` (a text or blocks), then the contents of `messages`."""
+    _listed("messages", document.get("messages"), "messages")
+    chat = chat_of_messages(document, anthropic_tools=True)
+    into = Pieces()
+    kinds = render_chat(chat, chat["messages"], into)
+    return Prompt(b"".join(into), kinds, _root(document))
+
+
+def invocation_prompt(document: Document) -> Prompt:
+    """The prompt of SageMaker's single path: the document may be a chat, a completion or an embedding."""
+    if "messages" in document:
+        return chat_prompt(document)
+    return completion_prompt(document) if "prompt" in document else embedding_prompt(document)
+
+
+def no_prompt(document: Document) -> Prompt:
+    """An empty prompt, for requests that are not routed by their text."""
+    return _NO_PROMPT
+
+
+def texts_of(*fields: str) -> PromptReader:
+    """A reader that joins the texts of those of these fields that are present; `messages` are a chat."""
+
+    def read(document: Document) -> Prompt:
+        into = Pieces()
+        kinds = 0
+        for field in fields:
+            value = document.get(field)
+            if field == "messages" and isinstance(value, list):
+                kinds |= render_chat(document, value, into, generates=False)
+            elif value is not None:
+                kinds |= _collect(value, into, 0)
+        return Prompt(b"".join(into), kinds, _root(document))
+
+    return read
+
+
+_NO_PROMPT = Prompt(b"")
+_ROOTS = frozenset(ROOTS)
+_NEXT, _SUFFIX, _EARLIER, _EMBEDDED = mark("next"), mark("suffix"), mark("earlier"), mark("embedded")
+
+
+def _embedded(embeds: object) -> bytes:
+    return _EMBEDDED + medium({"embeds": embeds})[1]
+
+
+def _root(document: Document) -> bytes:
+    """What no byte of the prompt is rendered of and all depend on: `ROOTS` that are set, and not to their default."""
+    if _ROOTS.isdisjoint(document):
+        return b""
+    found = {field: value for field, default in ROOTS.items() if (value := document.get(field)) is not None and value != default}
+    return canonical_json(found) if found else b""
+
+
+def _listed(field: str, value: object, items: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise bad_field(field, value, f"give a list of {items}")
+    return value
+
+
+def _collect(value: object, into: Pieces, depth: int) -> int:
+    """Append the texts and media of a value; returns its kinds."""
+    kinds = 0
+    if isinstance(value, str):
+        into.append(value.encode())
+    elif depth < _DEEPEST and isinstance(value, list):
+        for item in value:
+            kinds |= _collect(item, into, depth + 1)
+    elif depth < _DEEPEST and isinstance(value, dict):
+        if any(word in str(value.get("type")) for word in ("image", "audio", "video")):
+            into.append(into.stand_in(value)[1])
+            return MEDIA
+        for field in _TEXT_FIELDS:
+            if field in value:
+                kinds |= _collect(value[field], into, depth + 1)
+    return kinds
+
+
+def _input_bytes(field: str, value: object) -> bytes:
+    """A string, strings, token ids, lists of token ids or objects with texts → bytes; a token id counts as 4 bytes."""
+    if isinstance(value, str):
+        return value.encode()
+    if value is None:
+        raise bad_field(field, value, "give a string, a list of strings or a list of token ids")
+    if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+        rows = value if isinstance(value[0], list) else [value]
+        with suppress(TypeError, OverflowError):
+            return b"".join(array("I", row).tobytes() for row in rows)
+    texts = Pieces()
+    _collect(value, texts, 0)
+    return b"".join(texts)

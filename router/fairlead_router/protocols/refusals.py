@@ -1,0 +1,132 @@
+"""The router's own error answers: bodies in the client's protocol with a named reason, and their headers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead.reports.rejections import RejectionReason
+from fairlead.routing.admission.refusals import UPSTREAM_FAILED_STATUS, why_closed
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.tables import RoutingTable
+from fairlead_router.protocols.dialects import Dialect, error_body
+from fairlead_router.protocols.kept_headers import decision_headers
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorAnswer:
+    """A complete answer: HTTP status, headers and JSON body."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+class BadRequest(Exception):
+    """A client's request cannot be used.
+
+    `code` is the error's name, `param` the field of the body at fault; `extra` are headers of the answer.
+    """
+
+    def __init__(self, status: int, code: str, message: str, param: str | None = None, extra: Headers | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.param = param
+        self.extra = extra or []
+
+    def answer(self, dialect: Dialect = Dialect.OPENAI, *, close: bool = False) -> ErrorAnswer:
+        """The answer to send; with `close` the connection ends after it."""
+        extra: Headers = [*self.extra, (b"connection", b"close")] if close else self.extra
+        return error_answer(dialect, self.status, self.code, self.message, self.param, extra)
+
+
+def error_answer(
+    dialect: Dialect, status: int, code: str, message: str, param: str | None = None, extra: Headers | None = None
+) -> ErrorAnswer:
+    """An error answer with the protocol's body and `extra` headers."""
+    body = error_body(dialect, status, code, message, param)
+    headers: Headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    headers.extend(extra or [])
+    return ErrorAnswer(status=status, headers=headers, body=body)
+
+
+def body_too_large(limit: int, setting: str) -> BadRequest:
+    """413; `setting` is the variable that sets the limit."""
+    return BadRequest(413, "request_too_large", f"the body is larger than {limit} bytes; send less ({setting})")
+
+
+def body_too_slow(seconds: float) -> BadRequest:
+    """408: the body did not come in time."""
+    return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
+
+
+MEMORY_FULL = "body_memory_full"
+
+
+def memory_full() -> BadRequest:
+    """503: there is no room for this body now."""
+    message = "the bodies of all requests take as much memory as they may (FAIRLEAD_BODY_MEMORY_BYTES); send the request again"
+    return BadRequest(503, MEMORY_FULL, message, None, [(b"retry-after", b"1")])
+
+
+def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
+    """500: a bug of the router, told by an id that finds it in the log, never with a traceback."""
+    message = f"the router failed to handle this request; its log tells more under {request}"
+    return error_answer(dialect, 500, "internal_error", message)
+
+
+def _dropped(
+    dialect: Dialect, status: int, reason: RejectionReason, message: str, retry_after_seconds: float | None, extra: Headers
+) -> ErrorAnswer:
+    word = reason.value.encode()
+    headers: Headers = [(b"x-llm-d-request-dropped-reason", word), (b"x-fairlead-rejection", word), *extra]
+    if retry_after_seconds is not None:
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(min(retry_after_seconds, 86400.0)))))
+    return error_answer(dialect, status, reason.value, message, None, headers)
+
+
+def refusal_answer(
+    refusal: Refusal, pool: bytes, dialect: Dialect = Dialect.OPENAI, engine: Sequence[tuple[bytes, bytes]] = ()
+) -> ErrorAnswer:
+    """A scheduler's refusal with its status, Retry-After and the reason; `engine` are headers of the last engine that
+    was tried.
+    """
+    extra = [(b"x-fairlead-pool", pool), *decision_headers(refusal), *engine]
+    return _dropped(dialect, refusal.status, refusal.reason, refusal.message, refusal.retry_after_seconds, extra)
+
+
+def upstream_failed(
+    message: str,
+    pool: bytes,
+    dialect: Dialect = Dialect.OPENAI,
+    retry_after: float | None = None,
+    engine: Sequence[tuple[bytes, bytes]] = (),
+    decided: Dispatch | None = None,
+) -> ErrorAnswer:
+    """502: engines were tried and none answered in full; the last, of which `engine` are headers, wants to be asked
+    again after so many seconds. `decided` is the decision of a routed request.
+    """
+    extra = [(b"x-fairlead-pool", pool), *(decision_headers(decided) if decided is not None else ()), *engine]
+    return _dropped(dialect, UPSTREAM_FAILED_STATUS, RejectionReason.UPSTREAM_FAILED, message, retry_after or 1.0, extra)
+
+
+def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
+    """503: the pool has no instance that takes requests."""
+    return _dropped(dialect, 503, RejectionReason.NO_INSTANCES, message, 1.0, [(b"x-fairlead-pool", pool)])
+
+
+def closed(table: RoutingTable, now: float, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
+    """503: the pool is to have no instances, and no request changes that."""
+    message, retry_after = why_closed(table, now)
+    return _dropped(dialect, 503, RejectionReason.SCALED_TO_ZERO, message, retry_after, [(b"x-fairlead-pool", pool)])
+
+
+def shutting_down(dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
+    """503 while this router drains; another router serves."""
+    message = "this router is shutting down; send the request again"
+    return _dropped(dialect, 503, RejectionReason.SHUTTING_DOWN, message, 1.0, [(b"connection", b"close")])

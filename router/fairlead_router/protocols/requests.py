@@ -1,0 +1,259 @@
+"""Reads requests: checks fields, extracts the prompt for routing, and builds the headers for an engine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from fairlead_router.protocols.body_edits import edited
+from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_json
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.paths import Endpoint
+from fairlead_router.protocols.peer_fields import refuse_peer_addresses, refuse_peers
+from fairlead_router.protocols.prompts import Document, bad_field
+from fairlead_router.protocols.refusals import BadRequest
+from fairlead_router.protocols.session_names import SESSION_HEADERS
+
+
+class ParsedRequest:
+    """The parts of a body that routing and proxying need.
+
+    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None where the client names
+    none, which leaves it to the engine.
+    """
+
+    __slots__ = ("body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
+
+    def __init__(self, body: bytes, document: Document, endpoint: Endpoint) -> None:
+        self.body = body
+        self.document = document
+        model = document.get("model")
+        if model is not None and not isinstance(model, str):
+            raise bad_field("model", model, "name the model as a string")
+        self.model = model or None
+        refuse_peers(document)
+        self.prompt = endpoint.prompt(document)
+        stream = document.get("stream") if endpoint.streams else None
+        self.stream = stream is True or (stream is not None and stream is not False and _flag("stream", stream))
+        options = document.get("stream_options") if endpoint.streams and endpoint.dialect is Dialect.OPENAI else None
+        if options is not None and not isinstance(options, dict):
+            raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
+        self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
+        self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams else 0
+
+    def renamed(self, model: str) -> bytes:
+        """The body for an engine that knows the model by this name; nothing else in it changes."""
+        return edited(self.body, self.document, {"model": model})
+
+
+def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
+    """Body bytes → request. Raises BadRequest (400) naming the field at fault."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        body, document = _read_leniently(body, error)
+    if len(body) > 400 and _may_nest_deeply(body):
+        _refuse_depth(document)
+    if not isinstance(document, dict):
+        raise BadRequest(400, "invalid_json", f"the body must be a JSON object, not {type(document).__name__}")
+    try:
+        return ParsedRequest(body, document, endpoint)
+    except NestsTooDeeply:
+        raise _too_deep() from None
+
+
+DEEPEST_BODY = 254
+"""Deepest nesting of objects and lists. No client's is near it, and engines' readers fail at depths of their own.
+
+Bodies that may exceed it are known by their rows of ends: to measure each would cost as much as to decode it.
+"""
+
+
+def _may_nest_deeply(body: bytes) -> bool:
+    return b"]" * 200 in body or b"}" * 200 in body or b"]}" * 100 in body
+
+
+def _refuse_depth(document: object) -> None:
+    try:
+        canonical_json(document)
+    except NestsTooDeeply:
+        raise _too_deep() from None
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest(400, "invalid_json", f"the body is nested too deeply; send it flatter, at most {DEEPEST_BODY} deep")
+
+
+_NO_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|NaN|-?Infinity|-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{3,}|-?[0-9]{300,}', re.DOTALL)
+"""A string, or what is no number, or one that no double holds."""
+
+
+def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, object]:
+    """What Python's JSON reader, and so an engine, takes beyond the standard: UTF-8 with a byte order mark, UTF-16,
+    UTF-32, NaN, Infinity and numbers larger than a double. Returns the body in UTF-8 and the decoded document, in which
+    those numbers are None.
+
+    Raises BadRequest for anything else.
+    """
+    try:
+        if (encoding := json.detect_encoding(body)) != "utf-8":
+            body = body.decode(encoding).encode()
+        return body, orjson.loads(_NO_NUMBER.sub(lambda found: found[0] if found[0][:1] == b'"' else b"null", body))
+    except ValueError:
+        if "depth" in str(error):
+            raise _too_deep() from None
+        message = f"the body is not valid JSON: {error}; send one JSON object in UTF-8"
+        raise BadRequest(400, "invalid_json", message) from None
+
+
+_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
+_FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
+_WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?", re.ASCII)
+_LARGEST = 2**53
+"""Engines have no limit of their own, and a model's context is far below."""
+
+
+def _flag(field: str, value: object) -> bool:
+    """A boolean as engines read it (pydantic's lax mode): also 0, 1 and words."""
+    if isinstance(value, bool) or value is None:
+        return bool(value)
+    word = value.lower() if isinstance(value, str) else ""
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    if isinstance(value, int | float) and value in (0, 1):
+        return value == 1
+    raise bad_field(field, value, "use true or false")
+
+
+def _limit(document: Document, dialect: Dialect) -> int:
+    """The limit of an answer's tokens where its protocol sets it, as engines read a whole number (pydantic's lax mode):
+    also 100.0 and "100"; 0 = no limit.
+    """
+    field = "max_output_tokens" if dialect is Dialect.RESPONSES else "max_tokens"
+    if dialect is Dialect.OPENAI and document.get("max_completion_tokens") is not None:
+        field = "max_completion_tokens"
+    value = document.get(field)
+    if value is None:
+        return 0
+    number = value if type(value) is int else _whole(value)
+    if number is None or number < 0:
+        raise bad_field(field, value, "give a whole number of tokens")
+    return number if number < _LARGEST else _LARGEST
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if not isinstance(value, str) or _WHOLE.fullmatch(text := value.strip()) is None:
+        return None
+    text = text.partition(".")[0].replace("_", "")
+    return int(text) if len(text) < 20 else -1 if text[0] == "-" else _LARGEST
+
+
+SYSTEM_HEADERS = frozenset(
+    {
+        b"accept-encoding",  # answers are read for usage, so engines must not compress them
+        b"x-prefiller-host-port", b"x-encoder-hosts-ports", b"x-data-parallel-host-port", b"x-kv-cache-source-host-port",
+        b"x-gateway-destination-endpoint-subset", b"x-gateway-destination-endpoint-served", b"x-llm-d-request-dropped-reason",
+        b"x-worker-instance-id", b"x-prefill-instance-id", b"x-prefill-dp-rank", b"x-dynamo-routing-mode",
+    }
+)  # fmt: skip
+"""What only the system may say to an engine, whoever sends the request on: this router or a proxy."""
+
+_LONGEST_ID = 256
+
+
+def is_shown_id(request_id: str) -> bool:
+    """Whether a client's id of a request is told back to it: one that is short and printable."""
+    return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
+
+
+RANK_HEADER = b"x-data-parallel-rank"
+"""By it vLLM, and SGLang, give a request to this data-parallel rank, whatever their own balancing says."""
+
+_CREDENTIAL = re.compile(
+    rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
+    rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
+)
+LONGEST_KNOWN = 64
+"""Bytes of a header's name that is remembered."""
+
+
+def is_credential(name: bytes) -> bool:
+    """Whether a header of this lower-case name holds a credential of its client, for this gateway or another.
+
+    Such headers reach engines only where a pool's spec says so. They are known by the ends of their names, as each
+    product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`, `x-forwarded-access-token` …
+    """
+    return _CREDENTIAL.search(name, max(0, len(name) - LONGEST_KNOWN)) is not None
+
+
+# Beside `SYSTEM_HEADERS`: hop-by-hop headers (RFC 9110 §7.6.1), and what the router sets itself.
+_WITHHELD = SYSTEM_HEADERS | {
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
+    b"transfer-encoding", b"upgrade", b"http2-settings", b"host", b"content-length", b"content-encoding", b"expect",
+    b"x-gateway-destination-endpoint", b"x-request-id", RANK_HEADER,
+}  # fmt: skip
+
+_PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
+
+
+@lru_cache(maxsize=1024)
+def _fate(name: bytes) -> int:
+    """What becomes of a client's header; `_READ` ones are read before they are dropped."""
+    if name in (b"connection", b"x-request-id"):
+        return _READ
+    if name in _WITHHELD or name.startswith(b"x-fairlead-"):
+        return _DROPPED
+    return _CREDENTIALS if is_credential(name) else _PASSED
+
+
+def forwarded_headers(
+    headers: Iterable[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool = False
+) -> tuple[bytes, dict[bytes, bytes] | None, bytes | None]:
+    """Client headers → (header block for the engine, those that may name a session, client's request id). Names must be
+    lower case.
+
+    The client's credentials are for this gateway; only with `credentials` do engines get them too. Raises BadRequest
+    for a request id that names peers of the engine.
+    """
+    most = _CREDENTIALS if credentials else _PASSED
+    block: list[bytes] = []
+    named: set[bytes] = set()  # thousands of both fit into the largest headers
+    naming: dict[bytes, bytes] | None = None
+    request_id: bytes | None = None
+    for name, value in headers:
+        if name == session_header or name in SESSION_HEADERS:
+            naming = naming or {}
+            naming[name] = value
+        fate = _fate(name) if len(name) <= LONGEST_KNOWN else _fate.__wrapped__(name)
+        if fate <= most:
+            block += (name, b": ", value, b"\r\n")
+        elif fate == _READ:
+            if name == b"x-request-id":
+                request_id = value
+                refuse_peer_addresses("x-request-id", value.decode("latin-1"))
+            elif value.lower() not in (b"keep-alive", b"close"):
+                named.update(token.strip().lower() for token in value.split(b","))
+    if named:
+        kept = zip(block[::4], block[2::4], strict=True)
+        block = [part for name, value in kept if name not in named for part in (name, b": ", value, b"\r\n")]
+    return b"".join(block), naming, request_id
+
+
+def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
+    """Request line and headers for an engine, all but `host`, without the closing empty line.
+
+    `length` None: no body, or a chunked one.
+    """
+    query: bytes = scope["query_string"]
+    target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
+    framing = b"content-length: %d\r\n" % length if length is not None else b"transfer-encoding: chunked\r\n" if chunked else b""
+    return b"%s %s HTTP/1.1\r\n%sx-request-id: %s\r\n%s" % (scope["method"].encode(), target, framing, request_id, forwarded)

@@ -1,0 +1,203 @@
+"""The session of a request, by the names that clients give their conversations: which places count, and in which order.
+
+`SOURCES` is the one list. The first place that holds a usable name gives the session; the names in the places after it
+stand in where that name turns out to be shared by several conversations (`fairlead.routing.knowledge.shared_names`).
+Last comes how the conversation itself begins. docs/gateway.md has the same list for users.
+
+Values are opaque: an address of an instance in one is never trusted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import orjson
+import xxhash
+
+from fairlead_router.protocols.prompts import Document
+
+POOL_HEADER_PLACE = "the pool's session header"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place of a request that may name its session. `place` is a header in lower case, or the path of a field of the
+    body with dots; `within` a further header that tells the agents of one session apart; `who` sends it, with the
+    source of that knowledge.
+    """
+
+    place: str
+    who: str
+    is_header: bool = False
+    within: str = ""
+    embedded: bool = False
+    """The session's id stands within a value that names more than the session; without one the place names none."""
+
+
+def _header(place: str, who: str, within: str = "") -> Source:
+    return Source(place, who, is_header=True, within=within)
+
+
+SOURCES = (
+    _header(POOL_HEADER_PLACE, "whoever runs the pool (`spec.routing.session.header`); `x-session-id` is OpenCode's and vLLM's too"),
+    _header("x-llm-d-session-id", "llm-d's router"),
+    _header("x-dynamo-session-id", "NVIDIA Dynamo"),
+    _header("x-session-id", "OpenCode, a session for each sub-agent; vLLM's session affinity"),
+    _header("x-claude-code-session-id", "Claude Code; its sub-agents have an id of their own", within="x-claude-code-agent-id"),
+    _header("thread-id", "Codex, a thread for each sub-agent"),
+    _header("conversation_id", "older versions of Codex"),
+    _header("session-id", "Codex, the same for its sub-agents"),
+    _header("session_id", "older versions of Codex"),
+    _header("x-opencode-session", "OpenCode, to its own service; other agents that speak to that"),
+    _header("x-session-affinity", "OpenCode and pi"),
+    Source("conversation", "OpenAI's Conversations: an id, or an object with one"),
+    Source("previous_response_id", "OpenAI's Responses: the session of the response that the request goes on from"),
+    Source("session_id", "vLLM and SGLang"),
+    Source("session_params.id", "SGLang's sessions"),
+    Source("session_params.session_id", "SGLang's sessions, as some clients write them"),
+    Source("vllm_xargs.session_id", "vLLM"),
+    Source("litellm_session_id", "LiteLLM"),
+    Source("client_metadata.thread_id", "Codex, where a proxy takes its headers away"),
+    Source("client_metadata.session_id", "Codex, likewise"),
+    Source("prompt_cache_key", "OpenAI: requests that begin alike"),
+    Source("metadata.user_id", "Claude Code, which writes its session into the user's id", embedded=True),
+    Source("safety_identifier", "OpenAI: the end user"),
+    Source("user", "OpenAI: the end user, before `safety_identifier` and `prompt_cache_key`"),
+    Source("metadata.user_id", "Anthropic: the end user"),
+)
+"""All places, the one that counts most first."""
+
+LONGEST_NAME = 200
+"""Characters of a name that is stored and shown as it is."""
+
+MOST_NAMES = 4
+"""Names of one request that are kept."""
+
+_FIELDS = tuple(source for source in SOURCES if not source.is_header)
+_NAMED_HEADERS = tuple((source.place.encode(), source.within.encode()) for source in SOURCES if source.is_header)[1:]
+"""All but the pool's own."""
+SESSION_HEADERS = frozenset(name for pair in _NAMED_HEADERS for name in pair if name)
+"""Headers that may name a session, besides the pool's own."""
+_PATHS = tuple((source, source.place.split(".")[0], tuple(source.place.split(".")[1:]) or ("id",)) for source in _FIELDS)
+"""Each with the field of the body and those within it; what may be an object of its own has an id."""
+_TOP_FIELDS = frozenset(top for _, top, _ in _PATHS)
+
+_CREDENTIAL = re.compile(r"(?i)(?:bearer|basic)\s|sk-|eyJ[\w-]+\.|gh[a-z]_|github_pat_|glpat-|hf_|xox[a-z]-|AKIA|AIza")
+"""How keys and tokens begin; some clients put theirs where a user's name belongs."""
+
+_CLAUDE_SESSION = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
+"""In ids that Claude Code wrote before it wrote JSON: user_<hash>_account_<uuid>_session_<uuid>."""
+
+
+def session_names(
+    headers: Mapping[bytes, bytes] | None, pool_header: bytes, document: Document, previous: str | None = None
+) -> tuple[str, ...]:
+    """The usable names of a request's session in the order of `SOURCES`, each once. `headers` are those of the request
+    that may name one; `previous` is the session of the response that it goes on from, or that response's id.
+
+    A place that holds no usable name counts as empty: nothing is refused for it.
+    """
+    if not headers and _TOP_FIELDS.isdisjoint(document):
+        return ()
+    found: dict[str, None] = {}
+    for raw in _raw_names(headers, pool_header, document, previous):
+        name = session_name(raw)
+        if name:
+            found[name] = None
+            if len(found) == MOST_NAMES:
+                break
+    return tuple(found)
+
+
+def _raw_names(headers: Mapping[bytes, bytes] | None, pool_header: bytes, document: Document, previous: str | None) -> Iterator[str]:
+    if headers:
+        if pool_header in headers:
+            yield headers[pool_header].decode("latin-1")
+        for name, further in _NAMED_HEADERS if len(headers) > 1 or pool_header not in headers else ():
+            if name in headers:
+                value, agent = headers[name], headers.get(further)
+                yield (value + b":" + agent if agent and value.strip() else value).decode("latin-1")
+    if _TOP_FIELDS.isdisjoint(document):
+        return
+    told: str | None = None
+    for field, top, within in _PATHS:
+        if top not in document:
+            continue
+        found = previous if top == "previous_response_id" else document[top]
+        for part in within:
+            if isinstance(found, dict):
+                found = found.get(part)
+        if not isinstance(found, str):
+            continue
+        if field.embedded:
+            told = found if (session := _embedded_session(found)) else None
+            yield session
+        elif found is not told:  # or each of a user's sessions would be another user
+            yield found
+
+
+def _embedded_session(user: str) -> str:
+    """The session within a user's id as Claude Code writes it: JSON with `session_id`, or `…_session_<uuid>` at its
+    end; "" where there is none.
+    """
+    if user.startswith("{"):
+        try:
+            facts = orjson.loads(user)
+        except ValueError:
+            return ""
+        session = facts.get("session_id")
+        return session if isinstance(session, str) else ""
+    found = _CLAUDE_SESSION.search(user)
+    return found[1] if found is not None else ""
+
+
+def session_name(raw: str) -> str:
+    """A name that is safe to store and show: what is long, cannot be printed, or may be a secret is replaced by its
+    hash. "" for a blank name, which is none.
+    """
+    name = raw.strip()
+    if not name:
+        return ""
+    if len(name) <= LONGEST_NAME and name.isprintable() and _CREDENTIAL.match(name) is None and name[0] != "{":
+        return name
+    return "hashed-" + xxhash.xxh3_128_hexdigest(raw.encode("utf-8", "surrogatepass"))
+
+
+def beginning(document: Document, seed: int) -> int:
+    """How the conversation begins: a hash of what the user said before the first answer, which every turn repeats. 0
+    where the request has no such part, or only its engine knows how the conversation began.
+
+    System texts are left out, as some clients change them from one request to the next; `seed` is a hash of how the
+    prompt begins.
+    """
+    if document.get("previous_response_id") or document.get("conversation"):
+        return 0
+    items = document.get("messages")
+    if items is None:
+        items = document.get("input")
+    texts: list[str] = []
+    if isinstance(items, str):
+        texts.append(items)
+    elif isinstance(items, list):
+        for item in items:
+            role = item.get("role") if isinstance(item, dict) else None
+            if role == "user":
+                texts.extend(_texts(item.get("content")))
+            elif role not in ("system", "developer"):
+                break
+    if not texts:
+        return 0
+    return xxhash.xxh3_64_intdigest("\0".join(texts).encode("utf-8", "surrogatepass"), seed) or 1
+
+
+def _texts(content: object) -> Iterator[str]:
+    """The texts of a message, whether it is one string or a list of parts: some clients turn one into the other."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for part in content:
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(text, str):
+                yield text

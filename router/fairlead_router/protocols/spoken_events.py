@@ -1,0 +1,233 @@
+"""What an event of a streamed answer says, in each protocol: content, the answer's end, a failure, or counts of tokens.
+
+Sources: OpenAI's and Anthropic's references of streamed events, and what vLLM 0.32 and SGLang send in their place.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.usages import Figures
+
+_LONGEST_MESSAGE = 500
+_STATUSES = frozenset(status.value for status in HTTPStatus if status.value >= 400)
+
+_ANTHROPIC_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 503,
+    "timeout_error": 504,
+}
+_TEXTS = ("reasoning", "reasoning_content", "refusal", "tool_calls", "function_call", "audio")
+_ANTHROPIC_TEXTS = ("text", "partial_json", "thinking", "citation")
+_RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
+
+
+class Failure(NamedTuple):
+    """Why an answer with a status of success is none. `status` is the engine's own code for it, 0 where it has none."""
+
+    message: str
+    status: int = 0
+
+
+def failure_of(error: Any) -> Failure:
+    """The failure that an error object, or a text in its place, reports."""
+    if not isinstance(error, dict):
+        return Failure(str(error)[:_LONGEST_MESSAGE])
+    if isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
+        return failure_of(error["error"])
+    message, kind = error.get("message"), error.get("type")
+    return Failure(str(message or kind or "no message")[:_LONGEST_MESSAGE], _status_of(error.get("code"), kind))
+
+
+def _status_of(code: Any, kind: Any) -> int:
+    if isinstance(code, str) and code.isascii() and code.isdigit():
+        code = int(code[:4])
+    if not isinstance(code, int) and isinstance(kind, str):
+        code = _ANTHROPIC_STATUS.get(kind, 0)
+    return code if isinstance(code, int) and code in _STATUSES else 0
+
+
+class Spoken:
+    """What the events of one answer have said so far. `hear` takes the next one."""
+
+    __slots__ = ("closed", "deltas", "done", "failure", "figures", "only_counts", "opened", "response_id", "started", "told_at")
+
+    def __init__(self) -> None:
+        self.started = False
+        """Whether there was a piece of generated content."""
+        self.deltas = 0
+        """Events with generated content."""
+        self.done = False
+        """Whether the protocol's last event came."""
+        self.opened: set[Any] = set()
+        self.closed: set[Any] = set()
+        """Choices that began, and that ended, each with a reason."""
+        self.failure: Failure | None = None
+        self.figures = Figures()
+        self.told_at = 0
+        """The number of deltas when the engine last counted."""
+        self.response_id: str | None = None
+        self.only_counts = False
+        """Whether the last event has nothing but its engine's counts."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer came to its end: its last event, or the end of all of its choices."""
+        return self.done or (bool(self.closed) and self.closed >= self.opened)
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it has content, or ended for a reason without."""
+        return self.started or bool(self.closed)
+
+    def hear(self, name: bytes, document: Any) -> None:
+        """The next event: its name, and its data decoded, None where that is no JSON."""
+        raise NotImplementedError
+
+    def ends(self) -> None:
+        """`[DONE]` came."""
+        self.done = True
+
+    def _content(self) -> None:
+        self.started = True
+        self.deltas += 1
+
+    def _count(self, usage: Any) -> None:
+        if self.figures.take(usage):
+            self.told_at = self.deltas
+
+    def _hear_chunk(self, document: dict[str, Any]) -> None:
+        """A chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
+        choices = document.get("choices")
+        if choices and isinstance(choices, list):
+            has_content = False
+            for choice in choices:
+                has_content |= self._hear_choice(choice)
+            if has_content:
+                self._content()
+        usage = document.get("usage")
+        if isinstance(usage, dict):
+            self.only_counts = not choices or not isinstance(choices, list)
+            self._count(usage)
+
+    def _hear_choice(self, choice: Any) -> bool:
+        if not isinstance(choice, dict):
+            return False
+        index, reason = choice.get("index", 0), choice.get("finish_reason")
+        if isinstance(index, int):
+            self.opened.add(index)
+            if reason is not None:
+                self.closed.add(index)
+        if reason == "error":
+            self.failure = self.failure or Failure("it ended with finish_reason error")
+        if choice.get("text"):
+            return True
+        delta = choice.get("delta")
+        return isinstance(delta, dict) and bool(delta.get("content") or any(delta.get(text) for text in _TEXTS))
+
+
+class SpokenChoices(Spoken):
+    """Chunks of OpenAI's chats and completions."""
+
+    __slots__ = ()
+
+    def hear(self, name: bytes, document: Any) -> None:
+        """See `Spoken`."""
+        if not isinstance(document, dict):
+            self._hear_none(name)
+            return
+        error = document.get("error")
+        if error or name == b"error" or document.get("object") == "error":
+            self.failure = self.failure or failure_of(error or document)
+            return
+        self._hear_chunk(document)
+
+    def _hear_none(self, name: bytes) -> None:
+        if name == b"error":
+            self.failure = self.failure or Failure("an error event")
+
+
+class SpokenMessage(Spoken):
+    """Events of Anthropic's protocol."""
+
+    __slots__ = ()
+
+    def hear(self, name: bytes, document: Any) -> None:
+        """See `Spoken`."""
+        document = document if isinstance(document, dict) else {}
+        kind = document.get("type") or name.decode("latin-1")
+        if "choices" in document:
+            self._hear_chunk(document)
+        elif kind == "error" or document.get("error"):
+            self.failure = self.failure or failure_of(document.get("error") or document)
+        elif kind == "content_block_delta":
+            self.opened.add(0)
+            delta = document.get("delta")
+            if isinstance(delta, dict) and any(delta.get(text) for text in _ANTHROPIC_TEXTS):
+                self._content()
+        elif kind == "content_block_start":
+            self._hear_block(document.get("content_block"))
+        elif kind == "message_start":
+            message = document.get("message")
+            if isinstance(message, dict) and isinstance(usage := message.get("usage"), dict):
+                self.figures.take({name: count for name, count in usage.items() if name != "output_tokens"})
+        elif kind == "message_delta":
+            delta = document.get("delta")
+            if isinstance(delta, dict) and delta.get("stop_reason"):
+                self.closed.add(0)
+            self._count(document.get("usage"))
+        elif kind == "message_stop":
+            self.done = True
+
+    def _hear_block(self, block: Any) -> None:
+        """A block begins empty, but one that calls a tool has the name that the model chose."""
+        if isinstance(block, dict) and (block.get("text") or block.get("thinking") or block.get("name") or block.get("data")):
+            self.started = True
+
+
+class SpokenResponse(Spoken):
+    """Events of OpenAI's Responses."""
+
+    __slots__ = ()
+
+    def hear(self, name: bytes, document: Any) -> None:
+        """See `Spoken`."""
+        document = document if isinstance(document, dict) else {}
+        kind = document.get("type") or name.decode("latin-1")
+        kind = kind if isinstance(kind, str) else ""
+        response = document.get("response")
+        response = response if isinstance(response, dict) else {}
+        if self.response_id is None and isinstance(response.get("id"), str):
+            self.response_id = response["id"]
+        if "choices" in document:
+            self._hear_chunk(document)
+        elif kind.endswith(".delta"):
+            if document.get("delta"):
+                self._content()
+        elif kind.endswith(".done"):
+            self.started = self.started or any(document.get(text) for text in _RESPONSE_TEXTS)
+        elif kind == "response.output_item.added":
+            item = document.get("item")
+            self.started = self.started or (isinstance(item, dict) and bool(item.get("name")))
+        elif kind in ("response.failed", "error") or document.get("error") or response.get("status") == "failed":
+            self.failure = self.failure or failure_of(response.get("error") or document.get("error") or document)
+        elif kind in ("response.completed", "response.incomplete", "response.cancelled"):
+            self.done = True
+            self.closed.add(0)
+            self.started = self.started or bool(response.get("output"))
+        if response.get("usage"):
+            self._count(response["usage"])
+
+
+def listener(dialect: Dialect) -> Spoken:
+    """What listens to the events of this protocol."""
+    if dialect is Dialect.OPENAI:
+        return SpokenChoices()
+    return SpokenMessage() if dialect is Dialect.ANTHROPIC else SpokenResponse()

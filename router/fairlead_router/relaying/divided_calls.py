@@ -1,0 +1,95 @@
+"""One call that a prefill and a decode instance compute together: first the one is sent it, then the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import read_whole
+from fairlead_router.relaying.calls import Call
+from fairlead_router.relaying.dividing import blocks_of, decode_leg, prefill_leg
+from fairlead_router.relaying.passing import answer_failed
+from fairlead_router.relaying.sending import Sender
+from fairlead_router.relaying.usage_asking import UsageAsking
+
+
+class DividedCall:
+    """A call with all its attempts. `instance` is the one that was sent to last. `now` is Unix seconds."""
+
+    __slots__ = ("_asking", "_blocks", "_call", "_now", "_pool", "_prefilled_on", "_sender", "_ticket", "handed_over_at", "instance")
+
+    def __init__(self, call: Call, pool: Pool, ticket: Ticket, sender: Sender, asking: UsageAsking, now: Callable[[], float]) -> None:
+        self._call = call
+        self._pool = pool
+        self._ticket = ticket
+        self._sender = sender
+        self._asking = asking
+        self._now = now
+        self._prefilled_on = ""
+        """The instance that holds KV blocks of the prompt which nobody can have fetched yet."""
+        self._blocks: bytes | None = None
+        self.handed_over_at = 0.0
+        """When the decode instance was sent to; 0 = it was not."""
+        self.instance = ""
+
+    async def begin(self, dispatch: Dispatch) -> UpstreamConnection | Refusal:
+        """Let one instance compute the prompt and the other one begin its answer, for which this waits.
+
+        The answer is the prefill instance's if that refused the request as its client made it, and the scheduler's
+        refusal if its decode instance can no longer take it. Raises UpstreamFailure, and BadRequest when the document
+        is nested too deeply to be written.
+        """
+        pool, ticket = self._pool, self._ticket
+        self.handed_over_at = 0.0
+        assert dispatch.decode is not None
+        assert dispatch.decode_address is not None
+        self.instance = dispatch.instance
+        if self._prefilled_on == dispatch.instance:
+            refused = pool.account.prefilled(ticket, ticket.dispatched_at)
+        else:
+            refusal = await self._prefill(dispatch)
+            if refusal is not None:
+                return refusal
+            refused = pool.account.prefilled(ticket, self._now())
+        if refused is not None:
+            return refused
+        self.instance = dispatch.decode
+        leg = None if self._blocks is None else decode_leg(self._call, self._blocks)
+        self.handed_over_at = self._now()
+        passes, carried = pool.passes_credentials(dispatch.decode), pool.pass_credentials
+        return await self._asking.begin(self._call, dispatch.decode, dispatch.decode_address, credentials=passes, carried=carried, leg=leg)
+
+    def failed(self, failure: UpstreamFailure) -> None:
+        """The leg at `instance` failed. A decode instance may have fetched the blocks, which others may reuse now."""
+        if self.handed_over_at and failure.reached:
+            self._prefilled_on = ""
+
+    async def _prefill(self, dispatch: Dispatch) -> UpstreamConnection | None:
+        """None once the blocks are known; else the connection with the refusal."""
+        call, pool = self._call, self._pool
+        leg = prefill_leg(call, orjson.loads(call.body) if call.document is None else call.document)
+        sent_at = self._now()
+        credentials = pool.passes_credentials(dispatch.instance)
+        connection = await self._sender.begin(
+            call, dispatch.instance, dispatch.address, credentials=credentials, carried=pool.pass_credentials, leg=leg
+        )
+        if connection.status >= 400:
+            return connection
+        answer = bytearray()
+        while piece := await connection.read():
+            answer += piece
+        self._sender.release(call, connection)
+        said = read_whole(bytes(answer))
+        if said.failure is not None:
+            raise answer_failed(connection, said.failure)
+        now = self._now()
+        pool.engine_worked(dispatch.instance, now)
+        pool.counters.prefill.observe(now - sent_at)
+        self._prefilled_on, self._blocks = dispatch.instance, blocks_of(bytes(answer))
+        pool.counters.unfetched += self._blocks is None
+        return None

@@ -1,0 +1,91 @@
+"""Requests that a prefill and a decode instance compute together: which can be divided, and what each is sent.
+
+vLLM's handshake (`kv_transfer_params`): the prefill instance gets the client's request for one token, unstreamed, and
+answers where its KV blocks are; the decode instance gets the client's request as it came, with that answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from fairlead_router.protocols.body_edits import edited, without
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.peer_fields import KV_TRANSFER
+from fairlead_router.protocols.prompts import Document
+from fairlead_router.relaying.calls import Call, Leg
+
+_ASKED = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+
+_LIMITS = {
+    Dialect.OPENAI: ("max_tokens", "max_completion_tokens"),
+    Dialect.RESPONSES: ("max_output_tokens",),
+    Dialect.ANTHROPIC: ("max_tokens",),
+}
+"""Where each dialect limits the answer; the first is always set for the prefill."""
+
+_LEFT_OUT = frozenset({"stream_options", "min_tokens"})
+"""Fields that an engine refuses beside one unstreamed token."""
+
+_WHOLE = ("best_of", "use_beam_search", "echo", "prompt_logprobs", "background", "previous_response_id")
+"""Fields that ask for more sequences than the handshake names blocks of, for figures of the prompt's tokens, or for
+what only one instance keeps.
+"""
+
+
+def is_divisible(document: Document) -> bool:
+    """Whether two instances can compute this together: one prompt and one answer, and nothing kept in one engine."""
+    if KV_TRANSFER in document or (document.get("n") or 1) != 1:
+        return False
+    prompt = document.get("prompt")
+    several = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], str | list)
+    return not several and not any(document.get(field) for field in _WHOLE)
+
+
+def prefill_leg(call: Call, document: Document) -> Leg:
+    """The request for the prefill instance; `document` is the call's body decoded."""
+    limits = _LIMITS[call.dialect]
+    asked: dict[str, Any] = {field: 1 for field in limits if field in document}
+    asked |= {limits[0]: 1, "stream": False, KV_TRANSFER: _ASKED}
+    if call.dialect is Dialect.RESPONSES:
+        asked["store"] = False
+    body = call.body if call.asks_usage is None else call.asks_usage.undone(call.body)
+    if not _LEFT_OUT.isdisjoint(document):
+        body = without(body, _LEFT_OUT)
+    return leg_with(call, edited(body, document, asked))
+
+
+def decode_leg(call: Call, blocks: bytes) -> Leg:
+    """The request for the decode instance: the client's bytes, with `blocks` as the last field."""
+    body = call.body
+    return leg_with(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], KV_TRANSFER.encode(), blocks))
+
+
+def leg_with(call: Call, body: bytes) -> Leg:
+    """The call with another body."""
+    length = b"content-length: %d\r\n"
+    return Leg(head=call.head.replace(length % len(call.body), length % len(body), 1), body=body)
+
+
+class _Answer(msgspec.Struct):
+    kv_transfer_params: msgspec.Raw = msgspec.Raw()
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+def blocks_of(answer: bytes) -> bytes | None:
+    """The answer's `kv_transfer_params` as JSON; None when the engine tells of no blocks."""
+    try:
+        blocks = bytes(_ANSWER.decode(answer).kv_transfer_params)
+    except msgspec.DecodeError:
+        return None
+    return blocks if blocks.startswith(b"{") else None

@@ -1,0 +1,65 @@
+"""Remembers which instance made which response, in which session, and which key pays for it.
+
+Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made one knows it. A
+response that is made in the background tells its tokens only when it is asked for later.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from fairlead.tables import PoolKey
+from fairlead.targets import instance_of
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.tickets import Ticket
+
+REMEMBERED = 65_536
+"""Most responses remembered; the least recently used one is forgotten first.
+
+The router asks every instance for a forgotten response.
+"""
+
+
+class HeldResponses:
+    """Response id → its pool and instance, its session if it has one, and its charge if a key made it here."""
+
+    def __init__(self, limit: int = REMEMBERED) -> None:
+        self._limit = limit
+        self._homes: OrderedDict[str, tuple[PoolKey, str]] = OrderedDict()
+        self._charges: dict[str, Charge] = {}
+        self._sessions: dict[str, str] = {}
+
+    def remember(self, response: str | None, pool: PoolKey, instance: str, ticket: Ticket | None = None) -> None:
+        """This instance, or a rank of it, made the response, for the ticket's request if that came here; None (an
+        answer without id) is ignored.
+        """
+        if response is None:
+            return
+        self._homes[response] = (pool, instance_of(instance))
+        self._homes.move_to_end(response)
+        if ticket is not None and ticket.charge is not None:
+            self._charges[response] = ticket.charge
+        if ticket is not None and ticket.request.session is not None:
+            self._sessions[response] = ticket.request.session
+        if len(self._homes) > self._limit:
+            forgotten, _ = self._homes.popitem(last=False)
+            self._charges.pop(forgotten, None)
+            self._sessions.pop(forgotten, None)
+
+    def find(self, response: str) -> tuple[PoolKey, str] | None:
+        """Pool and instance, if remembered."""
+        home = self._homes.get(response)
+        if home is not None:
+            self._homes.move_to_end(response)
+        return home
+
+    def session(self, response: str) -> str:
+        """The session that the response belongs to; the response itself names one that begins with it."""
+        return self._sessions.get(response, response)
+
+    def charge(self, response: str) -> Charge | None:
+        """The charge of the request that made the response, if one did here."""
+        return self._charges.get(response)
+
+    def __len__(self) -> int:
+        return len(self._homes)

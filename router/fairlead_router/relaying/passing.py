@@ -1,0 +1,111 @@
+"""A streamed answer on its way from its engine to its client.
+
+It is held until it has content: before that its engine may still say that it failed, and the request can be tried
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.protocols.answers import Failure, StreamReader
+from fairlead_router.relaying.calls import Client
+from fairlead_router.relaying.sending import failure_of_answer
+
+ANSWER = "answer"
+"""The kind of a failure that an engine reports in its answer, or that its answer is."""
+
+HELD_BYTES = 256 * 1024
+"""Most bytes of a stream's beginning that are held; then the client's answer begins without content."""
+HELD_SECONDS = 15.0
+"""After this time the next event lets the client's answer begin, so that comments keep its connection alive."""
+
+
+class Beginnings(Protocol):
+    """What hears of a stream's way."""
+
+    def begins(self) -> None:
+        """The client's answer begins now: write its status and headers."""
+
+    def has_content(self) -> None:
+        """The first piece of generated content is with the client."""
+
+
+class StreamPassage:
+    """One attempt at passing a stream on. `take` is the sink of its engine's pieces, `take_last` gets the last one;
+    `clock` gives seconds, only differences matter.
+    """
+
+    __slots__ = ("_client", "_clock", "_connection", "_hears", "_held", "_reader", "_since", "_size", "begun")
+
+    def __init__(
+        self, reader: StreamReader, connection: UpstreamConnection, client: Client, hears: Beginnings, clock: Callable[[], float]
+    ) -> None:
+        self._reader = reader
+        self._connection = connection
+        self._client = client
+        self._hears = hears
+        self._clock = clock
+        self._since: float | None = None
+        """When the first piece without content came."""
+        self._held: list[bytes] | None = []
+        """What came before content; None once that has come."""
+        self._size = 0
+        self.begun = False
+        """Whether the client's answer has begun, so that nothing can be tried elsewhere."""
+
+    def take(self, piece: bytes) -> bool:
+        """Pass a piece on, or hold it. False: the client is slow, pause the engine."""
+        shown = self._reader.feed(piece)
+        if self._held is None:
+            return self._client.write(shown) if shown else True
+        return self._hold(self._held, shown)
+
+    def take_last(self, piece: bytes) -> bytes:
+        """The stream is over. Returns what is left to write if it has content or its answer has begun."""
+        shown = self._reader.feed(piece) if piece else b""
+        shown += self._reader.end()
+        held, self._held = self._held, None
+        if held is None:
+            return shown
+        if self._reader.began:
+            self._hears.has_content()
+        return b"".join((*held, shown))
+
+    def begin(self) -> None:
+        """Let the client's answer begin, if it has not."""
+        if not self.begun:
+            self.begun = True
+            self._hears.begins()
+
+    def _hold(self, held: list[bytes], shown: bytes) -> bool:
+        reader = self._reader
+        if reader.failure is not None and not reader.began and not self.begun:
+            self._connection.abort(answer_failed(self._connection, reader.failure))
+            return True
+        held.append(shown)
+        self._size += len(shown)
+        if not (reader.began or self.begun or self._size > HELD_BYTES or self._held_for() >= HELD_SECONDS):
+            return True
+        self.begin()
+        whole = b"".join(held)
+        held.clear()
+        ready = self._client.write(whole) if whole else True
+        if reader.began:
+            self._held = None
+            self._hears.has_content()
+        return ready
+
+    def _held_for(self) -> float:
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        return now - self._since
+
+
+def answer_failed(connection: UpstreamConnection, failure: Failure, instance: str = "") -> UpstreamFailure:
+    """The failure of an engine whose status was one of success."""
+    words = f"{instance or connection.address} answered {connection.status}, but no answer: {failure.message}"
+    return failure_of_answer(connection, ANSWER, words, failure.status)

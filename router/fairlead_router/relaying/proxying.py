@@ -1,0 +1,405 @@
+"""A routed request's life: wait for its dispatch, send it, retry before the first content, pass the answer on, and
+account for its end.
+
+`Proxy.relay` ends the request's ticket exactly once, however it returns: answered, refused by the engine, failed,
+refused by the scheduler, or cancelled because the client went away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from fairlead.reports.rejections import RejectionReason
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.targets import instance_of, rank_of
+from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import StreamReader, Usage, is_response_id, read_whole, usage_of
+from fairlead_router.protocols.dialects import Dialect, error_event
+from fairlead_router.protocols.kept_headers import decision_headers
+from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
+from fairlead_router.protocols.squeezing import Squeezed
+from fairlead_router.relaying.calls import Call, Calls, Client
+from fairlead_router.relaying.divided_calls import DividedCall
+from fairlead_router.relaying.held_responses import HeldResponses
+from fairlead_router.relaying.passing import ANSWER, StreamPassage, answer_failed
+from fairlead_router.relaying.second_opinions import Doubt, KeptRefusal
+from fairlead_router.relaying.sending import Sender, bodiless_headers, passed_headers
+from fairlead_router.relaying.usage_asking import UsageAsking
+
+WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
+"""Most bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as it comes.
+
+While it is held, the loss of its engine can still be reported by the status.
+"""
+
+logger = logging.getLogger(__name__)
+
+
+class Exchange:
+    """One attempt at a routed request: the call at `instance`, whose answer goes to `client` and whose end goes into
+    `pool`'s account by `ticket`. Of a divided request it is what the decode instance answers.
+    """
+
+    __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
+
+    def __init__(
+        self,
+        call: Call,
+        client: Client,
+        pool: Pool,
+        ticket: Ticket,
+        dispatch: Dispatch,
+        instance: str,
+        connection: UpstreamConnection,
+        handed_over_at: float,
+        doubt: Doubt | None,
+    ) -> None:
+        self.call = call
+        self.client = client
+        self.pool = pool
+        self.ticket = ticket
+        self.dispatch = dispatch
+        self.instance = instance
+        self.connection = connection
+        self.handed_over_at = handed_over_at
+        """When the decode instance of a divided request was sent it; 0 = it is not divided."""
+        self.doubt = doubt
+        """What other engines refused of it."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its client, who asked for a stream, gets one: an engine may also answer with one document."""
+        if self.connection.status >= 400:
+            return False
+        for name, value in self.connection.headers:
+            if name == b"content-type":
+                return not value.startswith(b"application/json")
+        return True
+
+    def answer_headers(self) -> bytes:
+        """Header lines for the client: the engine's that may pass, and those that name the decision."""
+        dispatch, ticket = self.dispatch, self.ticket
+        lines = passed_headers(self.connection)
+        lines.append(
+            b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\nx-fairlead-decision: %s\r\nx-fairlead-reason: %s\r\nx-fairlead-queued-ms: %d\r\n"
+            % (
+                self.pool.header,
+                instance_of(dispatch.instance).encode(),
+                dispatch.decision_id.encode(),
+                dispatch.reason.value.encode(),
+                ticket.queued_seconds * 1000.0,
+            )
+        )
+        if dispatch.request.explain:
+            lines += (b"%s: %s\r\n" % pair for pair in decision_headers(dispatch)[1:])
+        if (rank := rank_of(dispatch.instance)) is not None:
+            lines.append(b"x-fairlead-rank: %d\r\n" % rank)
+        if dispatch.decode is not None:
+            lines.append(b"x-fairlead-decode: %s\r\n" % instance_of(dispatch.decode).encode())
+        if self.pool.classes.are_declared:
+            lines.append(b"x-fairlead-priority-class: %s\r\n" % dispatch.request.priority_class.encode())
+        return b"".join(lines)
+
+
+class Proxy:
+    """Relays routed calls to engines. `now` is the router's clock in Unix seconds."""
+
+    def __init__(self, sender: Sender, asking: UsageAsking, calls: Calls, held: HeldResponses, now: Callable[[], float]) -> None:
+        self._sender = sender
+        self._asking = asking
+        self._calls = calls
+        self._held = held
+        self._now = now
+
+    async def relay(
+        self, call: Call, request: RoutingRequest, pool: Pool, client: Client, charge: Charge | None = None
+    ) -> ErrorAnswer | None:
+        """Serve one call to its end, for this charge of its client's key.
+
+        Returns None when it was answered or its client went away, otherwise the answer that the caller must send.
+
+        Raises only if the server is being torn down.
+        """
+        self._calls.enter(call)
+        ticket: Ticket | None = None
+        divided: DividedCall | None = None
+        doubt: Doubt | None = None
+        last_headers: Sequence[tuple[bytes, bytes]] = ()
+        try:
+            call.ticket = ticket = pool.account.submit(request, self._now(), charge)
+            verdict = ticket.verdict
+            if verdict is None:
+                call.give_up = partial(pool.account.give_up, ticket)
+                verdict = await ticket.decided()
+                call.give_up = None
+            while isinstance(verdict, Dispatch):
+                dispatch, instance = verdict, verdict.instance
+                if pool.choice.names.missing and not (doubt is not None and doubt.is_of_name):
+                    lacks = pool.choice.lacks(dispatch, call.model, self._now())
+                    if lacks is not None and (other := pool.account.pass_over(ticket, lacks, self._now())) is not None:
+                        verdict = other
+                        continue
+                try:
+                    handed_over_at = 0.0
+                    if dispatch.decode is None:
+                        passes = pool.pass_credentials and pool.passes_credentials(instance)
+                        begin = self._sender.begin if call.asks_usage is None else self._asking.begin
+                        connection = await begin(call, instance, dispatch.address, credentials=passes, carried=pool.pass_credentials)
+                    else:
+                        divided = divided or DividedCall(call, pool, ticket, self._sender, self._asking, self._now)
+                        begun = await divided.begin(dispatch)
+                        if isinstance(begun, Refusal):
+                            verdict = begun
+                            continue
+                        connection, instance, handed_over_at = begun, divided.instance, divided.handed_over_at
+                    exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection, handed_over_at, doubt)
+                    if connection.status >= 400:
+                        exchange.doubt = doubt = doubt or Doubt(call, pool, ticket)
+                        again = await doubt.ask_elsewhere(instance, connection, exchange.answer_headers(), self._now())
+                        if again is not None:
+                            self._sender.release(call, connection)
+                            verdict = again
+                            continue
+                    await (self._stream(exchange) if call.stream and exchange.is_stream else self._whole(exchange))
+                    return None
+                except UpstreamFailure as failure:
+                    last_headers = failure.headers or bodiless_headers(call.connection)
+                    if dispatch.decode is not None and divided is not None:
+                        instance = divided.instance
+                        divided.failed(failure)
+                    if doubt is not None and doubt.last is not None:
+                        self._tell_refusal(call, client, pool, ticket, instance, failure, doubt.last)
+                        return None
+                    retried = self._retry(call, pool, ticket, instance, failure)
+                    if retried is None:
+                        message = f"no time was left to try another instance: {failure}"
+                        return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, last_headers, dispatch)
+                    verdict = retried
+            failed_there = verdict.reason is RejectionReason.UPSTREAM_FAILED
+            return refusal_answer(verdict, pool.header, call.dialect, last_headers if failed_there else ())
+        except Exception as problem:
+            if ticket is not None and ticket.verdict is not None:
+                client.accompany(decision_headers(ticket.verdict))
+            if ticket is not None and isinstance(problem, BadRequest):
+                pool.account.decline(ticket, self._now())
+            raise
+        except asyncio.CancelledError:
+            if not call.gone:
+                raise
+            if ticket is not None:
+                self._left(pool, ticket)
+            return None
+        finally:
+            if ticket is not None and ticket.ending is None:
+                pool.account.fail(ticket, self._now())
+            self._calls.leave(call)
+
+    def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
+        """What the scheduler says next; None if the request's total time is over, which ends its ticket: nobody would
+        wait for what another engine computed, and its session would leave a home that works.
+        """
+        now = self._now()
+        call.drop_connection()
+        call.awaited_since = call.quiet_since = 0.0
+        pool.engine_failed(instance, failure.kind, now, ticket)
+        logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
+        if call.deadline <= now:
+            pool.account.fail(ticket, now, out_of_time=failure.kind == "deadline")
+            return None
+        verdict = pool.account.retry(ticket, instance, now, reached=failure.reached)
+        if isinstance(verdict, Refusal):
+            seconds = failure.retry_after_seconds or verdict.retry_after_seconds
+            status = failure.status or verdict.status
+            return replace(verdict, message=f"{verdict.message}; the last: {failure}", status=status, retry_after_seconds=seconds)
+        return verdict
+
+    def _left(self, pool: Pool, ticket: Ticket) -> None:
+        """The client went away. One that has had the protocol's last event was served: many do not wait for more."""
+        now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
+        if stream is not None and isinstance(dispatch, Dispatch):
+            instance = dispatch.decode or dispatch.instance
+            if stream.failure is not None:
+                pool.engine_failed(instance, ANSWER, now, ticket)
+                pool.account.fail(ticket, now)
+                return
+            if stream.finished:
+                pool.engine_worked(instance, now)
+        pool.account.cancel(ticket, now)
+
+    def _tell_refusal(
+        self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure, refusal: KeptRefusal
+    ) -> None:
+        """The instance that was asked for a second opinion failed: the first one's holds."""
+        now = self._now()
+        call.drop_connection()
+        pool.engine_failed(instance, failure.kind, now, ticket)
+        pool.account.decline(ticket, now)
+        logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
+        client.begin(refusal.status, refusal.headers, len(refusal.body))
+        client.end(refusal.body)
+
+    async def _whole(self, exchange: Exchange) -> None:
+        """Pass on an unstreamed answer once it is complete, or too long to be held.
+
+        Raises UpstreamFailure when its engine is lost before that or says that it failed: the client has had nothing.
+        """
+        call, client, connection = exchange.call, exchange.client, exchange.connection
+        body = await connection.read()
+        if not connection.complete:
+            parts, size = [body], len(body)
+            while size <= WHOLE_ANSWER_BYTES and (piece := await connection.read()):
+                parts.append(piece)
+                size += len(piece)
+            body = b"".join(parts)
+        status = connection.status
+        if not connection.complete:
+            client.begin(status, exchange.answer_headers(), None)
+            exchange.ticket.passed_on = True
+            client.write(body)
+            await self._pass_on_long(exchange, body)
+            return
+        usage: Usage | None = None
+        if status < 400:
+            said = read_whole(body, has_input=exchange.ticket.request.prompt_bytes > 0)
+            if said.failure is not None:
+                self._sender.release(call, connection)
+                raise answer_failed(connection, said.failure)
+            usage = said.usage
+            if call.dialect is Dialect.RESPONSES and is_response_id(said.response_id):
+                self._held.remember(said.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
+        headers = exchange.answer_headers()
+        self._answered(exchange, usage or Usage())
+        client.begin(status, headers, len(body))
+        client.end(body)
+
+    async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
+        """Send the pieces of an unstreamed answer as they come; the client has had `before`."""
+        client, connection = exchange.client, exchange.connection
+        squeezed = Squeezed(0)
+        squeezed.feed(before)
+        client.on_writable(connection.resume)
+
+        def sink(piece: bytes) -> bool:
+            squeezed.feed(piece)
+            return client.write(piece)
+
+        try:
+            last = await connection.pipe(sink)
+        except UpstreamFailure as failure:
+            self._lost(exchange, failure)
+            client.abort()
+            return
+        squeezed.feed(last)
+        self._answered(exchange, usage_of(squeezed) or Usage())
+        client.end(last)
+
+    async def _stream(self, exchange: Exchange) -> None:
+        """Pass on a streamed answer from its first content on. Pieces go from the engine's callback straight to the
+        client; a slow client pauses the engine.
+
+        Raises UpstreamFailure, also when the engine says that it failed, while nothing was passed on.
+        """
+        call, client, connection = exchange.call, exchange.client, exchange.connection
+        reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage)
+        passage = StreamPassage(reader, connection, client, _StreamBeginnings(self, exchange, self._now), self._now)
+        client.on_writable(connection.resume)
+        try:
+            last = await connection.pipe(passage.take)
+        except UpstreamFailure as failure:
+            if not passage.begun:
+                exchange.ticket.stream = None
+                raise
+            if reader.finished:  # the client has all of the answer, however its connection ended
+                left = reader.end()
+                self._answered(exchange, reader.usage())
+                client.end(left)
+                return
+            self._lost(exchange, failure)
+            client.end(_broken(exchange, reader, f"{exchange.instance} was lost: {failure}"))
+            return
+        left = passage.take_last(last)
+        shortfall = reader.shortfall
+        if shortfall is not None and not (passage.begun or reader.began):
+            exchange.ticket.stream = None
+            self._sender.release(call, connection)
+            raise answer_failed(connection, shortfall)
+        passage.begin()
+        self.remember(exchange, reader)
+        if shortfall is None:
+            self._answered(exchange, reader.usage())
+        else:
+            self._sender.release(call, connection)
+            self._lost(exchange, answer_failed(connection, shortfall))
+            if reader.failure is None:
+                left += _broken(exchange, reader, f"{exchange.instance} ended it: {shortfall.message}")
+        client.end(left)
+
+    def remember(self, exchange: Exchange, reader: StreamReader) -> None:
+        """Note who holds the response that comes, where its protocol keeps responses."""
+        if exchange.call.dialect is Dialect.RESPONSES and is_response_id(reader.response_id):
+            self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
+
+    def _answered(self, exchange: Exchange, usage: Usage) -> None:
+        """The engine's answer is complete: settle the account and give the connection back."""
+        now = self._now()
+        if exchange.connection.status < 400:
+            if exchange.doubt is not None:
+                exchange.doubt.contradicted(now)
+            exchange.pool.engine_worked(exchange.instance, now)
+            exchange.pool.account.complete(exchange.ticket, now, usage)
+        else:
+            exchange.pool.account.decline(exchange.ticket, now)
+        self._sender.release(exchange.call, exchange.connection)
+
+    def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
+        now = self._now()
+        exchange.pool.engine_failed(exchange.instance, failure.kind, now, exchange.ticket)
+        exchange.pool.account.fail(exchange.ticket, now, out_of_time=failure.kind == "deadline")
+        exchange.call.drop_connection()
+        logger.warning("engine lost while answering", extra=failed(exchange.call, exchange.pool, exchange.instance, failure))
+
+
+class _StreamBeginnings:
+    """What follows from the beginnings of one exchange's answer."""
+
+    __slots__ = ("_exchange", "_now", "_proxy")
+
+    def __init__(self, proxy: Proxy, exchange: Exchange, now: Callable[[], float]) -> None:
+        self._proxy = proxy
+        self._exchange = exchange
+        self._now = now
+
+    def begins(self) -> None:
+        """See `Beginnings`."""
+        exchange = self._exchange
+        assert exchange.ticket.stream is not None
+        self._proxy.remember(exchange, exchange.ticket.stream)
+        exchange.client.begin(exchange.connection.status, exchange.answer_headers(), None)
+
+    def has_content(self) -> None:
+        """The first token; see `Beginnings`."""
+        exchange, now = self._exchange, self._now()
+        if exchange.doubt is not None:
+            exchange.doubt.contradicted(now)
+        if exchange.handed_over_at:
+            exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
+        exchange.pool.account.first_token(exchange.ticket, now)
+
+
+def _broken(exchange: Exchange, reader: StreamReader, why: str) -> bytes:
+    """The event that ends a stream whose answer did not come to its end."""
+    message = f"the answer ended early, {why}"
+    return error_event(exchange.call.dialect, "rejected-upstream-failed", message, mid_event=reader.cut, sequence=reader.events)
+
+
+def failed(call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> dict[str, str]:
+    """The log fields for an engine's failure at a request."""
+    return {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}

@@ -1,0 +1,61 @@
+"""Which instance holds a response: remembered, or found by asking those that may have made it.
+
+It holds the conversation too that the response ends: a request that goes on from it is of use there only.
+"""
+
+from __future__ import annotations
+
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Opens, Pools
+from fairlead_router.protocols.answers import is_response_id
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.paths import Endpoint
+from fairlead_router.protocols.prompts import Document
+from fairlead_router.relaying.direct import DirectRelay
+from fairlead_router.relaying.held_responses import HeldResponses
+
+HeaderPairs = list[tuple[bytes, bytes]]
+
+
+def previous_response(document: Document, endpoint: Endpoint) -> str | None:
+    """The response that a request goes on from, by its id."""
+    response = document.get("previous_response_id") if endpoint.dialect is Dialect.RESPONSES else None
+    return response if is_response_id(response) else None
+
+
+class ResponseHolders:
+    """Finds them, and remembers what it found."""
+
+    def __init__(self, held: HeldResponses, direct: DirectRelay, pools: Pools) -> None:
+        self._held = held
+        self._direct = direct
+        self._pools = pools
+
+    def remembered(self, response: str, opens: Opens) -> tuple[Pool, str] | None:
+        """Pool and instance, if the instance is still there and the client may use the pool."""
+        home = self._held.find(response)
+        pool = None if home is None else self._pools.get(home[0])
+        return None if home is None or pool is None or home[1] not in pool.addresses or not opens(pool) else (pool, home[1])
+
+    async def find(self, response: str, opens: Opens, headers: HeaderPairs) -> tuple[Pool, str] | None:
+        """The same, else found by asking every instance that the client may use, with its headers."""
+        known = self.remembered(response, opens)
+        return known or await self._ask(response, [pool for pool in self._pools.all() if opens(pool)], headers)
+
+    def is_sought(self, document: Document, endpoint: Endpoint, pool: Pool) -> bool:
+        """Whether a request for the pool goes on from a response of which nobody remembers who holds it."""
+        response = previous_response(document, endpoint)
+        return response is not None and len(pool.addresses) > 1 and self._held.find(response) is None
+
+    async def seek(self, document: Document, endpoint: Endpoint, pool: Pool, headers: HeaderPairs) -> None:
+        """Look for that response among the pool's instances, so that the request can be routed to its holder."""
+        response = previous_response(document, endpoint)
+        if response is not None:
+            await self._ask(response, [pool], headers)
+
+    async def _ask(self, response: str, pools: list[Pool], headers: HeaderPairs) -> tuple[Pool, str] | None:
+        found = await self._direct.find_holder(pools, b"/v1/responses/" + response.encode(), headers)
+        if found is None or found[1] not in found[0].addresses:
+            return None
+        self._held.remember(response, found[0].key, found[1])
+        return found

@@ -1,0 +1,108 @@
+"""Second opinions: what one engine refuses as the client's fault (4xx) is tried on another one.
+
+A refusal that says that there is no such model, which the pool declares, is always tried elsewhere: the engine lacks
+it, or no engine serves the request. Of other refusals most are what they say. An engine tells them without computing,
+so that asking a second one costs little; how often a pool does it is limited all the same. The second answer counts: if
+it is another one, the refusal was the first engine's failure.
+"""
+
+from __future__ import annotations
+
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.targets import instance_of
+from fairlead_router.engines.upstream_connections import UpstreamConnection
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.served_names import refuses_name
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.relaying.calls import Call
+
+LONGEST_REFUSAL = 256 * 1024
+"""Bytes of an answer that is kept meanwhile; a longer one is passed on."""
+
+
+class KeptRefusal:
+    """An engine's refusal that waits for a second opinion: its status, body and header lines for the client."""
+
+    __slots__ = ("body", "headers", "instance", "of_name", "status")
+
+    def __init__(self, instance: str, status: int, headers: bytes, body: bytes, *, of_name: bool) -> None:
+        self.instance = instance
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.of_name = of_name
+
+
+async def read_refusal(connection: UpstreamConnection) -> bytes | None:
+    """The body of a refusal, which can be read again afterwards; None if it is too long to be kept. Raises
+    UpstreamFailure.
+    """
+    body = bytearray()
+    while len(body) <= LONGEST_REFUSAL and (piece := await connection.read()):
+        body += piece
+    connection.unread(bytes(body))
+    return bytes(body) if connection.complete and len(body) <= LONGEST_REFUSAL else None
+
+
+class Doubt:
+    """What engines refused of one routed call so far."""
+
+    __slots__ = ("_call", "_kept", "_pool", "_taken", "_ticket")
+
+    def __init__(self, call: Call, pool: Pool, ticket: Ticket) -> None:
+        self._call = call
+        self._pool = pool
+        self._ticket = ticket
+        self._kept: list[KeptRefusal] = []
+        self._taken = False
+        """Whether it was taken from the pool's budget of second opinions."""
+
+    async def ask_elsewhere(self, instance: str, connection: UpstreamConnection, headers: bytes, now: float) -> Dispatch | None:
+        """Where to send the call for a second opinion; None when this refusal is to be passed on. Raises
+        UpstreamFailure.
+        """
+        pool, name = self._pool, self._call.model
+        body = await read_refusal(connection)
+        if body is None:
+            return None
+        of_name = refuses_name(connection.status, body, name)
+        if of_name:
+            pool.choice.names.doubt(instance_of(instance))
+        elif not self._taken:
+            self._taken = pool.choice.opinions.take(now)
+        if not (of_name or self._taken):
+            return None
+        beyond = pool.choice.only_doubted(name, now) if of_name else ()
+        again = pool.account.second_opinion(self._ticket, instance, now, counts=not of_name, beyond=beyond)
+        if again is None:
+            if self.last is None:
+                self._give_back()
+        else:
+            self._kept.append(KeptRefusal(instance, connection.status, headers, body, of_name=of_name))
+        return again
+
+    @property
+    def is_of_name(self) -> bool:
+        """Whether an engine said that it lacks the name."""
+        return any(one.of_name for one in self._kept)
+
+    @property
+    def last(self) -> KeptRefusal | None:
+        """What to tell the client if the next instance fails; None where it may still be served."""
+        return next((one for one in reversed(self._kept) if not one.of_name), None)
+
+    def contradicted(self, now: float) -> None:
+        """Another engine has answered the call."""
+        pool, name = self._pool, self._call.model
+        for one in self._kept:
+            if one.of_name:
+                pool.choice.names.contradicted(instance_of(one.instance), name, now)
+            elif name.encode() in one.body:
+                pool.choice.names.doubt(instance_of(one.instance))
+        self._kept.clear()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._taken:
+            self._taken = False
+            self._pool.choice.opinions.give_back()

@@ -1,0 +1,158 @@
+"""Sends a call to one instance and waits for its answer to begin; selects the answer's headers for the client."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+from fairlead.targets import rank_of
+from fairlead_router.engines.upstream import UpstreamPool
+from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.protocols.refusals import Headers
+from fairlead_router.protocols.requests import RANK_HEADER, is_credential
+from fairlead_router.relaying.calls import Call, Calls, Leg
+
+# Hop-by-hop headers (RFC 9110 §7.6.1), headers that the router's server sets itself, and headers of an engine that are
+# no concern of a client. Each answer tells the request's id as the gateway knows it: an engine's own finds nothing.
+_WITHHELD = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+        b"date", b"server", b"content-length", b"set-cookie", b"set-cookie2", b"clear-site-data", b"alt-svc",
+        b"x-llm-d-request-dropped-reason", b"x-request-id",
+    }
+)  # fmt: skip
+
+LONGEST_RETRY_AFTER_SECONDS = 600.0
+"""As long as the scheduler's own refusals ask for at most."""
+_MOST_DIGITS = 9
+
+_OUR_OWN = (b"x-fairlead-", b"access-control-")
+"""Beginnings of headers that the gateway alone sets: who may read an answer is not for an engine to say."""
+
+
+_OF_BODY = (
+    b"content-", b"etag", b"last-modified", b"accept-ranges", b"location", b"refresh", b"www-authenticate", b"retry-after",
+)  # fmt: skip
+"""Beginnings of headers that are about a body, or that say what the router says in its own way."""
+
+
+class Sender:
+    """Sends calls to instances over the pool of connections."""
+
+    def __init__(self, upstream: UpstreamPool, calls: Calls) -> None:
+        self._upstream = upstream
+        self._calls = calls
+
+    async def begin(
+        self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
+    ) -> UpstreamConnection:
+        """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: where it is
+        a rank, the engine is told which.
+
+        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. It tells so
+        at once; what is lost later was computed for, and may have been what the engine died of.
+        `credentials` says whether the engine gets the client's credentials, which the call has if it `carried` them
+        here. Raises UpstreamFailure, also for a status that blames the engine and not the request.
+        """
+        connection = self._upstream.take_idle(address)
+        if connection is None:
+            connection = await self._upstream.connect(address, self._calls.seconds_left(call))
+        head, body = (call.head, call.body) if leg is None else leg
+        if carried and not credentials:
+            head = without_credentials(head)
+        rank = rank_of(instance)
+        if rank is not None:
+            head = b"%s%s: %d\r\n" % (head, RANK_HEADER, rank)
+        head = b"%shost: %s\r\n\r\n" % (head, address.encode())
+        self._calls.await_answer(call, connection)
+        received = connection.received
+        connection.send(head, body)
+        try:
+            await connection.first()
+        except UpstreamFailure as failure:
+            was_closed = connection.reused and connection.received == received and self._calls.just_sent(call)
+            if failure.kind != "lost" or not was_closed:
+                raise
+            call.connection = None
+            try:
+                call.connection = connection = await self._upstream.connect(address, self._calls.seconds_left(call))
+            except UpstreamFailure:
+                raise failure from None  # the request did reach it, and counts among those that it was tried on
+            connection.send(head, body)
+            await connection.first()
+        self._calls.began(call)
+        refuse_engine_faults(connection, instance, credentials=credentials)
+        return connection
+
+    def release(self, call: Call, connection: UpstreamConnection) -> None:
+        """The answer is complete: the connection may serve another call."""
+        call.connection = None
+        self._upstream.release(connection)
+
+
+def without_credentials(head: bytes) -> bytes:
+    """The head of a call without a client's credentials, for an engine that is to get none."""
+    request, *lines = head.splitlines(keepends=True)
+    return b"".join((request, *(line for line in lines if not is_credential(line.partition(b":")[0]))))
+
+
+def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, credentials: bool) -> None:
+    """Raise UpstreamFailure for a status that must not reach the client.
+
+    These are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403)
+    when the pool does not pass the client's credentials on.
+    """
+    status = connection.status
+    if status >= 500 or status == 429:
+        raise failure_of_answer(connection, "busy" if status in (429, 503) else "status", f"{instance} answered {status}")
+    if 300 <= status < 400:
+        raise failure_of_answer(connection, "status", f"{instance} answered {status}, a redirect, which is not passed on")
+    if status in (401, 403) and not credentials:
+        remedy = "set spec.engine.passClientCredentials, or let the engines serve without one"
+        message = f"{instance} answered {status}: it wants a credential, and this pool passes none on; {remedy}"
+        raise failure_of_answer(connection, "credential", message)
+
+
+def failure_of_answer(connection: UpstreamConnection, kind: str, message: str, status: int = 0) -> UpstreamFailure:
+    """An engine's failure that its answer tells."""
+    return UpstreamFailure(kind, message, status, retry_after_seconds=retry_after(connection.headers), headers=bodiless_headers(connection))
+
+
+def bodiless_headers(connection: UpstreamConnection | None) -> Headers:
+    """What holds of the headers of an engine's answer, if it began one, though nobody gets its body."""
+    return [] if connection is None else [header for header in _passed(connection) if not header[0].startswith(_OF_BODY)]
+
+
+def retry_after(headers: Headers) -> float | None:
+    """Seconds after which an engine wants to be asked again (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`;
+    None if it says nothing of use. A date is compared with the engine's own.
+    """
+    told = {name: value.decode("latin-1").strip() for name, value in headers if name in (b"retry-after", b"date")}
+    text = told.get(b"retry-after", "")
+    if text.isascii() and text.isdecimal():
+        seconds = float(text[:_MOST_DIGITS])
+    else:
+        try:
+            seconds = (parsedate_to_datetime(text) - parsedate_to_datetime(told.get(b"date", ""))).total_seconds()
+        except (TypeError, ValueError, IndexError):
+            return None
+    return min(seconds, LONGEST_RETRY_AFTER_SECONDS) if seconds > 0 else None
+
+
+def passed_headers(connection: UpstreamConnection) -> list[bytes]:
+    """Header lines of an engine's answer that reach the client."""
+    return [b"%s: %s\r\n" % header for header in _passed(connection)]
+
+
+def _passed(connection: UpstreamConnection) -> Headers:
+    headers: Headers = []
+    named: set[bytes] = set()
+    for header in connection.headers:
+        name, value = header
+        if name in _WITHHELD:
+            if name == b"connection":
+                named.update(token.strip().lower() for token in value.split(b","))
+        elif not name.startswith(_OUR_OWN):
+            headers.append(header)
+    if named and any(token not in (b"keep-alive", b"close") for token in named):
+        headers = [header for header in headers if header[0] not in named]
+    return headers

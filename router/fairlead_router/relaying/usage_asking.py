@@ -1,0 +1,109 @@
+"""Asks engines for the usage of streams whose clients did not ask for it: `stream_options.include_usage`.
+
+The client's bytes stay as they are around the option. An engine that refuses it is sent the request as its client made
+it, and is not asked again for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairlead_router.engines.upstream_connections import UpstreamConnection
+from fairlead_router.protocols.body_edits import edited, top_level_fields
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.paths import Endpoint
+from fairlead_router.protocols.prompts import Document
+from fairlead_router.protocols.requests import ParsedRequest
+from fairlead_router.relaying.calls import Call, Change, Leg
+from fairlead_router.relaying.dividing import leg_with
+from fairlead_router.relaying.sending import Sender
+
+ASKED_AGAIN_SECONDS = 600.0
+"""How long an engine that refused the option is not asked: another may take its place at the address."""
+
+_FIELD = "stream_options"
+_ASKED = b'"stream_options":{"include_usage":true}'
+_REFUSAL_BYTES = 64 * 1024
+REFUSALS = (400, 422)
+"""Statuses by which engines refuse a field."""
+
+
+def may_ask_for_usage(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
+    """Whether this is a streamed chat or completion whose client does not ask for usage itself."""
+    if not parsed.stream or parsed.include_usage or endpoint.dialect is not Dialect.OPENAI:
+        return False
+    return "messages" in parsed.document or "prompt" in parsed.document or "prompt_embeds" in parsed.document
+
+
+def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None]:
+    """The body of a streamed chat or completion that asks for usage, and what was changed in it; None = nothing.
+
+    Usage in every chunk is not asked for, as vLLM gives that only to a client that asks for usage too.
+    """
+    if _FIELD not in document:
+        at = body.index(b"{") + 1
+        asked = _ASKED + b","
+        return b"".join((body[:at], asked, memoryview(body)[at:])), Change(at, b"", asked)
+    options = document[_FIELD] or {}
+    if not isinstance(options, dict):
+        return body, None
+    wanted = {name: value for name, value in options.items() if name != "continuous_usage_stats"} | {"include_usage": True}
+    fields = [field for field in top_level_fields(body) if field.name == _FIELD]
+    start, end = fields[0].value, fields[-1].end  # the name may be there more than once
+    changed = edited(body, document, {_FIELD: wanted})
+    return changed, Change(start, body[start:end], changed[start : len(changed) - len(body) + end])
+
+
+class UsageAsking:
+    """Sends calls like `Sender`, and knows which engines refuse to be asked. `now` is the router's clock."""
+
+    def __init__(self, sender: Sender, now: Callable[[], float]) -> None:
+        self._sender = sender
+        self._now = now
+        self._refusing: dict[str, float] = {}
+        """Until when each address is not asked."""
+
+    async def begin(
+        self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
+    ) -> UpstreamConnection:
+        """As `Sender.begin`. A refusal of what the client did not ask for costs one more request and is no failure."""
+        change = call.asks_usage
+        if change is None:
+            return await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg)
+        call.hides_usage = not self.refuses(address)
+        if call.hides_usage:
+            connection = await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg)
+            if connection.status not in REFUSALS or not await _names_the_option(connection):
+                return connection
+            self.refused(address)
+            call.hides_usage = False
+            self._sender.release(call, connection)
+        body = change.undone(call.body if leg is None else leg.body)
+        return await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg_with(call, body))
+
+    def refuses(self, address: str) -> bool:
+        """Whether the engine there refused to be asked a short time ago."""
+        until = self._refusing.get(address)
+        return until is not None and until > self._now()
+
+    def refused(self, address: str) -> None:
+        """The engine there refused to be asked."""
+        now = self._now()
+        self._refusing = {other: until for other, until in self._refusing.items() if until > now}
+        self._refusing[address] = now + ASKED_AGAIN_SECONDS
+
+
+async def _names_the_option(connection: UpstreamConnection) -> bool:
+    """Whether a refusal is about the option; what was read of it can be read again."""
+    answer = bytearray()
+    while len(answer) <= _REFUSAL_BYTES and (piece := await connection.read()):
+        answer += piece
+    if names_the_option(answer) and connection.complete:
+        return True
+    connection.unread(bytes(answer))
+    return False
+
+
+def names_the_option(answer: bytes | bytearray) -> bool:
+    """Whether the body of a refusal is about asking for usage."""
+    return b"stream_options" in answer or b"include_usage" in answer

@@ -1,0 +1,131 @@
+"""Reading a client's body: whole, or piece by piece where it may be larger than memory allows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from fairlead_router.protocols.refusals import Headers, body_too_large, body_too_slow, memory_full
+from fairlead_router.serving.body_memory import MemoryFull
+from fairlead_router.serving.client_requests import BodyTooLarge, ClientRequest
+from fairlead_router.serving.content_codings import ContentDecoder, codings_of
+from fairlead_router.settings import RouterSettings
+
+BODY_LIMIT, UPLOAD_LIMIT = "FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES"
+
+STEPS_AT_ONCE = 16
+"""Steps of decoding a body before others have their turn."""
+
+
+class BodyReader:
+    """Reads bodies within the limits of the settings. `now` is the router's clock in Unix seconds."""
+
+    def __init__(self, settings: RouterSettings, now: Callable[[], float]) -> None:
+        self._body_limit = settings.max_body_bytes
+        self._upload_limit = settings.max_upload_bytes
+        self._seconds = settings.timeouts.body
+        self._now = now
+
+    async def whole(self, headers: Headers, client: ClientRequest) -> bytes:
+        """The whole body, decoded. Raises BadRequest 413 as soon as it is known to be too large, 503 where all bodies
+        together are, 408, 415 or 400 for a coding that cannot be read, or ClientGone.
+        """
+        codings = codings_of(headers)
+        decoder = ContentDecoder(codings) if codings else None
+        if not client.complete:  # else it is as large as it is
+            length = _length(headers)
+            if length is not None and length > self._body_limit:
+                raise body_too_large(self._body_limit, BODY_LIMIT)
+        try:
+            body = await client.body(self._body_limit, self._seconds)
+            if decoder is None or not body:
+                return body
+            plain = await decoded(decoder, body, self._body_limit, client.hold)
+            client.let_go(len(body))
+            return plain
+        except BodyTooLarge:
+            raise body_too_large(self._body_limit, BODY_LIMIT) from None
+        except MemoryFull:
+            raise memory_full() from None
+        except TimeoutError:
+            raise body_too_slow(self._seconds) from None
+
+    def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
+        """An upload's length (None when it is sent in chunks, or encoded) and its pieces as they arrive, decoded.
+
+        Raises BadRequest 413 or 415; reading the pieces raises BadRequest 413, 408, 503 or 400, or ClientGone.
+        """
+        codings = codings_of(headers)
+        length = _length(headers)
+        if length is not None and length > self._upload_limit:
+            raise body_too_large(self._upload_limit, UPLOAD_LIMIT)
+        pieces = self._pieces(client, arrived_at + self._seconds)
+        return (None, self._decoding(ContentDecoder(codings), pieces)) if codings else (length, pieces)
+
+    async def _pieces(self, client: ClientRequest, until: float) -> AsyncIterator[bytes]:
+        """The body's pieces. Memory never holds more of the body than one piece and the connection's buffer."""
+        size = 0
+        while True:
+            try:
+                piece = await client.next_piece(max(0.0, until - self._now()))
+            except TimeoutError:
+                raise body_too_slow(self._seconds) from None
+            except MemoryFull:
+                raise memory_full() from None
+            if not piece:
+                return
+            size += len(piece)
+            if size > self._upload_limit:
+                raise body_too_large(self._upload_limit, UPLOAD_LIMIT)
+            yield piece
+
+    async def _decoding(self, decoder: ContentDecoder, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        steps = 0
+        async for encoded in pieces:
+            for piece in decoder.feed(encoded):
+                if decoder.size > self._upload_limit:
+                    raise body_too_large(self._upload_limit, UPLOAD_LIMIT)
+                if piece:
+                    yield piece
+                steps += 1
+                if not steps % STEPS_AT_ONCE:
+                    await asyncio.sleep(0)
+        decoder.end()
+
+
+async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callable[[int], None]) -> bytes:
+    """An encoded body, decoded while others have their turns; `hold` is asked for memory before it is taken. Raises
+    BodyTooLarge before there are more than `limit` bytes, BadRequest for what cannot be decoded, and what `hold` does.
+    """
+    pieces: list[bytes] = []
+    for step, piece in enumerate(limited(decoder, body, limit), 1):
+        if piece:
+            hold(len(piece))
+            pieces.append(piece)
+        if not step % STEPS_AT_ONCE:
+            await asyncio.sleep(0)
+    return b"".join(pieces)
+
+
+def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]:
+    """The steps of decoding a body. Raises BodyTooLarge when more than `limit` bytes come of it, or of any one of its
+    codings, and BadRequest for what cannot be decoded.
+    """
+    for piece in decoder.feed(body):
+        if decoder.size > limit:
+            raise BodyTooLarge
+        yield piece
+    decoder.end()
+
+
+def header_value(headers: Headers, name: bytes) -> str | None:
+    """The first value of a header, by its lower-case name."""
+    for key, value in headers:
+        if key == name:
+            return value.decode("latin-1")
+    return None
+
+
+def _length(headers: Headers) -> int | None:
+    declared = header_value(headers, b"content-length")
+    return int(declared) if declared is not None and declared.isdecimal() else None

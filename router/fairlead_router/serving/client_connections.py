@@ -1,0 +1,311 @@
+"""One client's connection: uvicorn's httptools protocol with limits.
+
+It limits the size of headers, the time they take and the number of connections; it ignores upgrades and answers
+requests that it cannot read.
+
+The subclass uses uvicorn's private attributes, because uvicorn's ASGI interface wakes a task for every piece of a body.
+So pyproject.toml bounds uvicorn's version, and `tests/unit/fairlead_router/serving/test_uvicorn_internals.py` checks
+every attribute relied on: run it before raising the bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from fairlead_router.protocols.refusals import BadRequest, Headers
+from fairlead_router.protocols.requests import is_shown_id
+from fairlead_router.serving.body_memory import BodyMemory
+from fairlead_router.serving.client_requests import STATUS_LINES, ClientRequest
+from fairlead_router.serving.cors import Cors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Limits of a client's connection. `refused` counts refusals by the error code the client got."""
+
+    header_bytes: int = 64 * 1024
+    """Request line and headers together."""
+    header_seconds: float = 10.0
+    """From the first byte of a request until its headers are complete."""
+    keep_alive_seconds: float = 75.0
+    """How long a connection may idle, before its first request, between requests, and with an answer that its client
+    does not read."""
+    connections: int = 8192
+    is_ending: Callable[[], bool] = lambda: False
+    """Whether the router stops: then each connection ends with its next answer, so that its client finds another."""
+    refused: Counter[str] = field(default_factory=Counter)
+    memory: BodyMemory = field(default_factory=lambda: BodyMemory(2**40))
+    """Of all bodies together."""
+    cors: Cors = field(default_factory=lambda: Cors(()))
+
+
+class _HeadersTooLarge(Exception):
+    """More header bytes than allowed."""
+
+
+class ClientConnection(HttpToolsProtocol):
+    """One client's connection.
+
+    A request that it cannot read or allow is answered in OpenAI's form, because its path, and so its protocol, is
+    unknown.
+    """
+
+    limits = ConnectionLimits()
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._in_head = True
+        self._head_bytes = 0
+        self._unparsed_bytes = 0
+        self._too_large = False
+        self._passing_over_head = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_timed = False  # whether part of a head has come, and the timer is for the rest of it
+        self._idle_since = 0.0
+        self._arriving: ClientRequest | None = None
+        self._open: list[ClientRequest] = []
+        self._unread_bytes = 0
+        self._unread_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            message = f"this router has {self.limits.connections} connections already; try again, or another router"
+            self._answer(BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")]))
+            return
+        self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._unparsed_bytes += len(data)
+        self._parse(data)
+        if self._in_head and self._unparsed_bytes > self.limits.header_bytes:
+            self._refuse_headers()
+        if self._in_head and not self._head_timed and not self.transport.is_closing():
+            self._forget_head_timer()
+            self._head_timed = True
+            self._head_timer = self.loop.call_later(self.limits.header_seconds, self._headers_overdue)
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("")
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Decline another protocol that the client offered, such as `Upgrade: h2c` (Java's client sends it each time).
+
+        A server may decline by continuing in HTTP/1.1 (RFC 9110 §7.8). The parser has stopped before the body, so a new
+        one is told how the body is framed and reads on from there.
+        """
+        framing = b"".join(b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding"))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._passing_over_head = True
+        try:
+            self._parse(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
+        finally:
+            self._passing_over_head = False
+        if rest and not self.transport.is_closing():
+            self._parse(rest)
+
+    def eof_received(self) -> None:
+        """The client closed its sending side.
+
+        It is told that nobody will answer; a client that has left altogether does not receive that.
+        """
+        if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
+            message = "the client closed its side before the answer; keep it open until the answer has come"
+            self._answer(BadRequest(400, "half_closed", message), counted=False)  # nearly always the client has left altogether
+
+    def _headers_overdue(self) -> None:
+        self._head_timer = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._head_timer = self.loop.call_later(self.limits.header_seconds, self._headers_overdue)  # first what is being answered
+        elif self._head_timed:
+            message = f"the headers did not arrive within {self.limits.header_seconds:g} s"
+            self._answer(BadRequest(408, "headers_timeout", message))
+        else:
+            self.limits.refused["idle_connection"] += 1
+            self.transport.close()
+
+    def _forget_head_timer(self) -> None:
+        self._head_timed = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def on_message_begin(self) -> None:
+        if self._passing_over_head:
+            return
+        self._in_head = True
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if self._passing_over_head:
+            return
+        self._head_bytes += len(url)
+        if self._head_bytes > self.limits.header_bytes:
+            self._overflow()
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._passing_over_head:
+            return
+        self._head_bytes += len(name) + len(value) + 4
+        if self._head_bytes > self.limits.header_bytes:
+            self._overflow()
+        if not self._in_head:
+            return  # a trailer: it must not pass for a header, which a proxy before this router may have set or taken out
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self._passing_over_head:
+            return
+        self._forget_head_timer()
+        self._in_head = False
+        self._unparsed_bytes = 0
+        super().on_headers_complete()
+        if self.limits.is_ending():
+            self.cycle.keep_alive = False
+        self._arriving = request = ClientRequest(self, self.cycle, self.limits.memory)
+        if self.limits.cors.is_on:
+            request.accompany(self.limits.cors.headers(self.headers))
+        self._open.append(request)
+        self.scope["extensions"] = {"fairlead.client": request}  # type: ignore[dict-item]  # uvicorn types values as mappings
+
+    def on_body(self, body: bytes) -> None:
+        if self._arriving is not None:
+            self._arriving.arrived(body)
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # its body is still to come, see _ignore_upgrade
+        super().on_message_complete()
+        if self._arriving is not None:
+            self._arriving.completed()
+            self._arriving = None
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, with one timer while the connection is used in place of one for every request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._look_when_idle_for(self.timeout_keep_alive)
+
+    def _look_when_idle_for(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection if it has been idle for so long; while a request is under way its answer asks again."""
+        self.timeout_keep_alive_task = None
+        if self._head_timed or not self.cycle.response_complete:
+            return
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._look_when_idle_for(left)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def end_with_answer(self) -> None:
+        """Close after the answer that is under way, if there is one."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+
+    def close_if_idle(self) -> None:
+        """Close unless a request is under way or its head arrives."""
+        if not self._head_timed and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+
+    def drop_if_unread(self) -> None:
+        """Called now and then: drop a client that takes nothing of its answer any more, as closing would wait for it.
+
+        While a request is under way its own limits hold.
+        """
+        unread = self.transport.get_write_buffer_size()
+        if not unread or self._open or unread != self._unread_bytes:
+            self._unread_bytes, self._unread_since = unread, self.loop.time()
+        elif self.loop.time() - self._unread_since >= self.limits.keep_alive_seconds:
+            self.limits.refused["answer_unread"] += 1
+            self.transport.abort()
+
+    def forget(self, request: ClientRequest) -> None:
+        """The request was answered."""
+        if request in self._open:
+            self._open.remove(request)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        for request in tuple(self._open):
+            request.caught_up()
+
+    def _overflow(self) -> None:
+        """More header bytes than allowed came: stop the parser. `send_400_response` answers."""
+        self._too_large = True
+        raise _HeadersTooLarge
+
+    def send_400_response(self, msg: str) -> None:
+        if self._too_large:
+            self._refuse_headers()
+        else:
+            self._answer(BadRequest(400, "invalid_http", "the request is not valid HTTP"))
+
+    def _refuse_headers(self) -> None:
+        limit = self.limits.header_bytes
+        self._answer(BadRequest(431, "headers_too_large", f"request line and headers are larger than {limit} bytes; send shorter ones"))
+
+    def _answer(self, problem: BadRequest, *, counted: bool = True) -> None:
+        """Answer outside ASGI and close.
+
+        A request whose answer has not begun gets this one; an answer in progress is cut instead.
+        """
+        if self.transport.is_closing():
+            return
+        if counted:
+            self.limits.refused[problem.code] += 1
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
+            answer = problem.answer(close=True)
+            lines = b"".join(b"%s: %s\r\n" % pair for pair in (*self._standing(), *answer.headers))
+            self.transport.write(b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body))
+        if cycle is not None:
+            cycle.disconnected = True
+        self.transport.close()
+        self._leave()
+
+    def _standing(self) -> Headers:
+        """What goes with each answer to the request whose headers came last, as far as they came."""
+        came: Headers = self.headers or []
+        named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]
+        return [*self.limits.cors.headers(came), *(named[:1] or [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])]
+
+    def _leave(self) -> None:
+        requests, self._open = self._open, []
+        for request in requests:
+            request.left()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._forget_head_timer()
+        self._leave()

@@ -1,0 +1,386 @@
+"""One request on a client's connection.
+
+Reads its body whole or in pieces, writes its answer from callbacks, and reports when the client leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Protocol
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.server import ServerState
+
+from fairlead_router.protocols.kept_headers import KEPT_HEADER
+from fairlead_router.protocols.refusals import Headers
+from fairlead_router.serving.body_memory import BodyMemory, MemoryFull
+
+_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
+
+UNASKED_BODY_BYTES = 1024 * 1024
+"""Most bytes of a body that are kept before the application asks for it; they count among the bodies in memory."""
+
+SMALL_PIECE_BYTES = 1024
+"""Pieces of fewer bytes are joined as they come: a body in chunks of a few bytes would take many times its size."""
+
+STREAMED_BODY_BYTES = 256 * 1024
+"""Most bytes that are held of a body passed on as it arrives; then its client is paused."""
+
+
+class BodyTooLarge(Exception):
+    """More body bytes than allowed."""
+
+
+class ClientGone(Exception):
+    """The client closed its connection before its request was handled."""
+
+
+class Connection(Protocol):
+    """The methods of a connection that a request uses."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    flow: FlowControl
+    server_state: ServerState
+
+    def forget(self, request: ClientRequest) -> None:
+        """The request was answered."""
+
+
+class _ServersOwn:
+    """The lines of the server's own headers, which uvicorn makes once a second."""
+
+    def __init__(self) -> None:
+        self._headers: Headers = []
+        self._lines = b""
+
+    def of(self, headers: Headers) -> bytes:
+        if headers is not self._headers:
+            self._headers, self._lines = headers, b"".join(b"%s: %s\r\n" % pair for pair in headers)
+        return self._lines
+
+
+_SERVERS_OWN = _ServersOwn()
+
+
+class ClientRequest:
+    """One request on a client's connection, given to the application as the ASGI extension `fairlead.client`.
+
+    It bypasses ASGI's `receive` and `send`: those wake a task per piece, check and copy every header again, and cannot
+    be called from an engine's callback.
+    """
+
+    __slots__ = (
+        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held", "_id",
+        "_limit", "_memory", "_overflowed", "_pieces", "_size", "_standing", "_streaming", "_waiter", "_writable", "explains", "gone",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory) -> None:
+        """A request whose body takes its share of `memory`."""
+        self._connection = connection
+        self._cycle = cycle
+        self._memory = memory
+        self._held = 0
+        """Of its bytes, in the memory for all bodies."""
+        self._crowded = False
+        self._standing = b""
+        self._id = b""
+        self.explains = False
+        """Whether its client asked for its decision to be kept, and no header of `accompany` says that it is not."""
+        self._pieces: list[bytes | bytearray] = []
+        self._size = 0
+        self._limit = UNASKED_BODY_BYTES
+        self._complete = False
+        self._discarding = False
+        self._expired = False
+        self._overflowed = False
+        self._streaming = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._gone_callback: Callable[[], None] | None = None
+        self._writable: Callable[[], None] | None = None
+        self._head = b""
+        self._chunked = False
+        self.gone = False
+
+    # ── reading ──
+
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The whole body. Raises BodyTooLarge as soon as more than `limit` bytes came, MemoryFull, TimeoutError, or
+        ClientGone.
+        """
+        self._limit = limit
+        if not self._complete:
+            self._allow_body()
+            await self._arrival(seconds)
+        if self._crowded:
+            raise MemoryFull
+        if self._overflowed or self._size > limit:
+            raise BodyTooLarge
+        if self.gone:
+            raise ClientGone
+        if not self._complete:
+            raise TimeoutError
+        pieces, self._pieces = self._pieces, []
+        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)  # no copy of bytes
+
+    async def next_piece(self, seconds: float) -> bytes:
+        """The bytes of the body that arrived since the last call; b"" at its end. Raises MemoryFull, TimeoutError, or
+        ClientGone.
+
+        Use it instead of `body` for bodies that may not fit in memory. The client is paused while nobody calls it.
+        """
+        self._streaming = True
+        if not self._pieces and not self._complete:
+            self._allow_body()
+            self._connection.flow.resume_reading()
+            await self._arrival(seconds)
+        if self._crowded:
+            raise MemoryFull
+        if self._overflowed or self.gone:
+            raise ClientGone
+        if not self._pieces and not self._complete:
+            raise TimeoutError
+        self._release(min(self._size, self._held))
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        return b"".join(pieces)
+
+    async def discard(self, limit: int, seconds: float, idle_seconds: float) -> None:
+        """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`, and while something
+        comes every `idle_seconds`.
+        """
+        self._keep_nothing()
+        self._size = 0
+        self._limit = limit
+        self._crowded = False
+        self._streaming = False
+        self._connection.flow.resume_reading()
+        clock = self._connection.loop.time
+        ends_at = clock() + seconds
+        before = -1
+        while before < self._size <= limit and not (self._complete or self.gone) and (left := ends_at - clock()) > 0:
+            before = self._size
+            await self._arrival(min(idle_seconds, left))
+
+    async def _arrival(self, seconds: float) -> None:
+        """Wait until the body is complete or too large, the client is gone, or time is up."""
+        loop = self._connection.loop
+        self._expired = False
+        timer = loop.call_later(seconds, self._expire)
+        try:
+            while not (
+                self._complete
+                or self.gone
+                or self._expired
+                or self._crowded
+                or self._size > self._limit
+                or (self._streaming and self._pieces)
+            ):
+                self._waiter = waiter = loop.create_future()
+                await waiter
+        finally:
+            self._waiter = None
+            timer.cancel()
+
+    def _allow_body(self) -> None:
+        if self._cycle.waiting_for_100_continue:
+            self._cycle.waiting_for_100_continue = False
+            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def arrived(self, piece: bytes) -> None:
+        """The connection received a piece of this body."""
+        self._size += len(piece)
+        if self._size > self._limit:
+            self._overflowed = True
+            self._keep_nothing()
+            self._wake()
+        elif not self._discarding:
+            memory, size = self._memory, len(piece)
+            if memory.held + size > memory.most:
+                self._crowded = True
+                self._keep_nothing()
+                self._wake()
+                return
+            memory.held += size
+            self._held += size
+            self._keep(piece)
+            if self._streaming:
+                if self._size > STREAMED_BODY_BYTES:
+                    self._connection.flow.pause_reading()
+                self._wake()
+
+    def _keep(self, piece: bytes) -> None:
+        pieces = self._pieces
+        if not pieces or len(piece) >= SMALL_PIECE_BYTES:
+            pieces.append(piece)
+        elif isinstance(pieces[-1], bytearray):
+            pieces[-1] += piece
+        else:
+            pieces.append(bytearray(piece))
+
+    def _keep_nothing(self) -> None:
+        self._discarding = True
+        self._pieces.clear()
+        self._release(self._held)
+
+    def _release(self, size: int) -> None:
+        self._memory.held -= size
+        self._held -= size
+
+    def hold(self, size: int) -> None:
+        """Hold memory for `size` bytes made of the body until the request ends. Raises MemoryFull."""
+        if self._memory.held + size > self._memory.most:
+            raise MemoryFull
+        self._memory.held += size
+        self._held += size
+
+    def let_go(self, size: int) -> None:
+        """Of what is held, `size` bytes are not needed any more."""
+        self._release(min(size, self._held))
+
+    def completed(self) -> None:
+        """The connection received the end of this body."""
+        self._complete = True
+        self._wake()
+
+    # ── the client's leaving ──
+
+    def watch(self, gone: Callable[[], None]) -> None:
+        """Call `gone` once if the client closes its connection, at once if it has."""
+        if self.gone:
+            gone()
+        else:
+            self._gone_callback = gone
+
+    def unwatch(self) -> None:
+        """The application has done with the request: nothing of its body is kept any more."""
+        self._discarding = True
+        self._pieces.clear()
+        self._memory.held -= self._held
+        self._held = 0
+        self._gone_callback = None
+        self._writable = None
+        self._connection.forget(self)
+
+    def left(self) -> None:
+        """The connection is lost."""
+        self._keep_nothing()
+        self.gone = True
+        self._cycle.disconnected = True  # uvicorn tells only the last of a pipeline
+        self._wake()
+        callback, self._gone_callback = self._gone_callback, None
+        if callback is not None:
+            callback()
+
+    # ── answering ──
+
+    def accompany(self, headers: Headers) -> None:
+        """Headers that each answer to this request gets, whoever makes it."""
+        self._standing += b"".join(b"%s: %s\r\n" % pair for pair in headers)
+        self.explains = self.explains and all(name != KEPT_HEADER for name, _ in headers)
+
+    def name(self, request_id: bytes) -> None:
+        """The id that answers tell, unless the request has one already: its client's own comes first."""
+        self._id = self._id or request_id
+
+    @property
+    def known_as(self) -> str:
+        """The id that answers tell, "" before there is one."""
+        return self._id.decode("ascii")
+
+    def answer_by_asgi(self) -> None:
+        """The answer will be sent by ASGI's `send`, not by `begin`: tell the server what goes with each answer."""
+        lines = self._standing.split(b"\r\n")[:-1]
+        standing = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
+        if self._id:
+            standing.append((b"x-request-id", self._id))
+        self._cycle.default_headers = [*self._cycle.default_headers, *standing]
+
+    def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
+        """Set the status and headers (complete lines) of an answer; they leave with its first bytes.
+
+        Without `length` the body is chunked. The connection ends after the answer if `close`, and also if the request's
+        body will not be read to its end.
+        """
+        cycle = self._cycle
+        if close or self.unread:
+            cycle.keep_alive = False
+        cycle.response_started = True
+        cycle.waiting_for_100_continue = False
+        lines = [STATUS_LINES[status], _SERVERS_OWN.of(self._connection.server_state.default_headers), self._standing]
+        lines.append(b"x-request-id: %s\r\n%s" % (self._id, headers) if self._id else headers)
+        old = cycle.scope["http_version"] == "1.0"
+        if length is not None:
+            lines.append(b"content-length: %d\r\n" % length)
+        elif old:
+            cycle.keep_alive = False  # HTTP/1.0 knows no chunks: the body ends with the connection
+        else:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        self._head = b"".join(lines)
+        self._chunked = length is None and not old
+
+    def write(self, piece: bytes) -> bool:
+        """Pass on a piece now. Returns False when the client is slow: wait for the callback given to `on_writable`."""
+        if self.gone:
+            return True
+        head, self._head = self._head, b""
+        self._connection.transport.write(b"%s%x\r\n%s\r\n" % (head, len(piece), piece) if self._chunked else head + piece)
+        return not self._connection.flow.write_paused
+
+    def end(self, piece: bytes, *, close: bool = False) -> None:
+        """Write the last piece (maybe empty) and complete the answer. With `close` the connection ends too."""
+        if self.gone:
+            return
+        head, self._head = self._head, b""
+        transport, cycle = self._connection.transport, self._cycle
+        if self._chunked:
+            transport.write(b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, len(piece), piece) if piece else head + b"0\r\n\r\n")
+        elif head or piece:
+            transport.write(head + piece)
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if close or not cycle.keep_alive:
+            transport.close()
+        cycle.on_response()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the body has come."""
+        return self._complete
+
+    @property
+    def unread(self) -> bool:
+        """Whether the rest of a body that is passed on as it arrives is still to come."""
+        return self._streaming and not self._complete
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer has been begun."""
+        return bool(self._cycle.response_started)
+
+    def abort(self) -> None:
+        """Drop the connection in the middle of an answer, so that the client does not take it for complete."""
+        self._connection.transport.abort()
+
+    def on_writable(self, resume: Callable[[], None]) -> None:
+        """Call `resume` each time the client has caught up."""
+        self._writable = resume
+
+    def caught_up(self) -> None:
+        """The connection's buffer has drained."""
+        if self._writable is not None:
+            self._writable()

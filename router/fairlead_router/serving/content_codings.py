@@ -1,0 +1,190 @@
+"""Decodes compressed bodies (RFC 9110 §8.4) as they come; what comes out is bounded, however little goes in."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from fairlead_router.protocols.refusals import BadRequest, Headers
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PIECE_BYTES = 64 * 1024
+"""Most bytes that are decoded at a time, and that come of it."""
+
+MOST_MEMBERS = 64
+"""Gzip files, or frames of zstd, that may follow each other; each costs time, and an empty one takes 20 bytes, or 8."""
+
+MOST_CODINGS = 3
+"""Codings that may be applied on top of each other."""
+
+_GZIP = 16 + zlib.MAX_WBITS
+_WINDOW_LOG = 23
+"""Of zstd's windows: 8 MiB, as large as a decoder of this content coding must take (RFC 9659)."""
+_TAKEN = "gzip, deflate, zstd, identity"
+
+
+class ContentDecoder:
+    """Decodes a body with these codings, in the order in which they were applied. Raises BadRequest 415 for others."""
+
+    def __init__(self, codings: Iterable[str]) -> None:
+        self._layers = [_layer(name) for name in reversed(tuple(codings))]
+
+    @property
+    def size(self) -> int:
+        """Bytes decoded so far, of the coding of which most came: what one inflates, the next may decode to nothing."""
+        return max(layer.size for layer in self._layers)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """What more of the body decodes to, step by step; a step of which nothing comes is an empty piece. Raises
+        BadRequest 400.
+        """
+        for start in range(0, len(data), PIECE_BYTES):  # zlib copies what it has not come to, each time
+            yield from self._through(data[start : start + PIECE_BYTES], 0)
+
+    def _through(self, data: bytes, layer: int) -> Iterator[bytes]:
+        if not data or layer == len(self._layers):
+            yield data
+            return
+        for piece in self._layers[layer].feed(data):
+            yield from self._through(piece, layer + 1)
+
+    def end(self) -> None:
+        """The body is complete. Raises BadRequest 400 if it is cut short."""
+        for layer in self._layers:
+            layer.end()
+
+
+def codings_of(headers: Headers) -> tuple[str, ...]:
+    """The codings of a body, without `identity`, which is none. Raises BadRequest 415 for more than are taken."""
+    for name, _ in headers:
+        if name == b"content-encoding":
+            break
+    else:
+        return ()
+    named = [value for name, value in headers if name == b"content-encoding"]
+    words = [word.strip().lower() for word in b",".join(named).decode("latin-1").split(",")]
+    codings = tuple(word for word in words if word not in ("", "identity"))
+    if len(codings) > MOST_CODINGS:
+        raise _untaken(f"{len(codings)} codings")
+    return codings
+
+
+class _Decoder(Protocol):
+    """The part of a body from one beginning to its end; the interface of the standard library's newer decoders."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether it has ended; then `unused_data` is what follows."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether nothing more comes of what it was fed."""
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Inflater:
+    """A decoder of zlib's formats."""
+
+    def __init__(self, wbits: int) -> None:
+        self._inflating = zlib.decompressobj(wbits)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._inflating.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inflating.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        inflating = self._inflating
+        piece = inflating.decompress(inflating.unconsumed_tail + data, max_length)
+        self.needs_input = not inflating.unconsumed_tail and len(piece) < max_length
+        return piece
+
+
+class _Layer:
+    """One coding. `begin` makes the decoder of what begins with these bytes, of which `head_bytes` must be there."""
+
+    def __init__(self, name: str, begin: Callable[[bytes], _Decoder], head_bytes: int = 1, members: int = 1) -> None:
+        self._name = name
+        self._begin = begin
+        self._head_bytes = head_bytes
+        self._members_left = members
+        self._decoder: _Decoder | None = None
+        self._head = b""
+        self.size = 0
+        """Bytes decoded so far."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        data, self._head = self._head + data, b""
+        while data or not (self._decoder is None or self._decoder.eof or self._decoder.needs_input):
+            if self._decoder is None or self._decoder.eof:
+                if len(data) < self._head_bytes:
+                    self._head = data
+                    return
+                self._decoder = self._next_member(data)
+            decoder = self._decoder
+            try:
+                piece = decoder.decompress(data, PIECE_BYTES)
+            except (zlib.error, zstd.ZstdError):
+                raise _damaged(self._name, _WRONG.get(self._name, "its bytes are of no such coding")) from None
+            data = decoder.unused_data if decoder.eof else b""
+            self.size += len(piece)
+            yield piece
+
+    def _next_member(self, head: bytes) -> _Decoder:
+        if not self._members_left:
+            raise _damaged(self._name, "it goes on after its end")
+        self._members_left -= 1
+        return self._begin(head)
+
+    def end(self) -> None:
+        if self._head or (self._decoder is not None and not self._decoder.eof):
+            raise _damaged(self._name, "it is cut short")
+
+
+def _layer(name: str) -> _Layer:
+    name = {"x-gzip": "gzip"}.get(name, name)
+    if name == "gzip":
+        return _Layer(name, lambda _: _Inflater(_GZIP), members=MOST_MEMBERS)
+    if name == "deflate":
+        return _Layer(name, lambda head: _Inflater(_deflate_format(head)), head_bytes=2)
+    if name == "zstd":
+        return _Layer(name, lambda _: _zstd_decoder(), members=MOST_MEMBERS)
+    raise _untaken(repr(name[:60]))
+
+
+def _zstd_decoder() -> _Decoder:
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+
+
+def _deflate_format(head: bytes) -> int:
+    """Deflate is zlib's format by the standard, and without its header from some clients."""
+    is_zlib = head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:2], "big") % 31 == 0
+    return zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
+
+
+_WRONG = {"zstd": "its bytes are of no such coding, need a dictionary, or a window of more than 8 MiB"}
+
+
+def _untaken(what: str) -> BadRequest:
+    message = f"content-encoding: {what} cannot be used; send the body as it is, or encoded with one of: {_TAKEN}"
+    return BadRequest(415, "unsupported_content_encoding", message, None, [(b"accept-encoding", _TAKEN.encode())])
+
+
+def _damaged(name: str, why: str) -> BadRequest:
+    return BadRequest(
+        400, "invalid_content_encoding", f"content-encoding: the body is not valid {name} ({why}); send it again, or as it is"
+    )

@@ -1,0 +1,127 @@
+"""Reads `multipart/form-data` (RFC 7578) as it passes: it is held until the model is known; the rest, mostly an audio
+file, is only looked through for a second model, and for fields that no client may set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+from fairlead_router.protocols.peer_fields import is_peer_field, refused_peer
+from fairlead_router.protocols.refusals import BadRequest
+
+_BOUNDARY = re.compile(r'multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,70})"|([^\s;]{1,70}))', re.IGNORECASE)
+_DISPOSITION = re.compile(rb"(?:^|\r\n)content-disposition:([^\r\n]*)", re.IGNORECASE)
+_PARAMETER = re.compile(rb';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;\s]*))')
+_HEAD_MOST = 16 * 1024
+"""Most bytes of a part's headers."""
+
+
+class PassingForm:
+    """A form and its field `model`: `feed` it pieces until `model` is known or the form has ended, pass on what was
+    `taken` and then its rest as `checked`.
+
+    An engine may take the first or the last of two models, and a key may open only one of them: a form with two is
+    refused.
+    """
+
+    def __init__(self, content_type: str | None) -> None:
+        boundary = _BOUNDARY.match(content_type or "")
+        if boundary is None:
+            message = f"content-type: {(content_type or 'none')[:80]!r} cannot be used; send multipart/form-data with a boundary"
+            raise BadRequest(400, "invalid_content_type", message)
+        self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
+        self._held = bytearray()
+        self._place = 0
+        """Offset of the boundary before the headers that are read next; in content, of what was not looked at."""
+        self._content: int | None = None
+        """Offset of the content of the part that is read, None between parts."""
+        self._names_model = False
+        self._ended = False
+        self._value: tuple[int, int] | None = None
+        self.model: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return len(self._held)
+
+    def feed(self, piece: bytes) -> None:
+        """More of the body. Raises BadRequest for a second model, a field that points an engine at a peer, or headers
+        that cannot be read.
+        """
+        self._held += piece
+        while self._end_part() if self._content is not None else self._begin_part():
+            pass
+
+    def taken(self, model: str) -> bytes:
+        """The bytes held, with the field's value changed to `model`."""
+        if self._value is None or self.model == model:
+            return bytes(self._held)
+        start, end = self._value
+        return bytes(self._held[:start]) + model.encode() + bytes(self._held[end:])
+
+    async def checked(self, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The pieces of the rest, nothing of which is held. Raises BadRequest as `feed`."""
+        async for piece in rest:
+            del self._held[: self._place if not self._ended else None]
+            self._content = None if self._content is None else 0
+            self._place = 0
+            self.feed(piece)
+            yield piece
+
+    def _begin_part(self) -> bool:
+        """Read a part's headers, if all of them have arrived."""
+        held, start = self._held, self._place
+        after = start + len(self._mark)
+        if self._ended or len(held) < after + 2:
+            return False
+        if held.startswith(b"--", after):
+            self._ended = True
+            return False
+        end = held.find(b"\r\n\r\n", start)
+        following = held.find(b"\r\n" + self._mark, after, len(held) if end < 0 else end)
+        if following >= 0:  # a part without content
+            self._place = following + 2
+            return True
+        if end < 0:
+            if len(held) - start > _HEAD_MOST:
+                raise BadRequest(400, "invalid_form", f"a part of the form has headers of more than {_HEAD_MOST} bytes; send a form")
+            return False
+        names = _names(bytes(held[start:end]))
+        if peer := next((name for name in names if is_peer_field(name)), None):
+            raise refused_peer(peer)
+        self._names_model = "model" in names
+        if self._names_model and self.model is not None:
+            raise BadRequest(400, "invalid_form", "model: is in the form twice; send it once", "model")
+        self._content = end + 4
+        self._place = end + 2  # the boundary may follow at once
+        return True
+
+    def _end_part(self) -> bool:
+        """Find the end of a part's content, if it has arrived."""
+        held, content = self._held, self._content or 0
+        end = held.find(b"\r\n" + self._mark, self._place)
+        if end < 0:
+            self._place = max(self._place, len(held) - len(self._mark) - 1)
+            return False
+        if self._names_model:
+            self._value = (content, max(content, end))
+            self.model = held[content:end].decode("utf-8", "replace").strip()
+        self._content = None
+        self._place = end + 2
+        return True
+
+
+def _names(head: bytes) -> list[str]:
+    """The names that some reader may take a part with these headers for. Raises BadRequest for a name in a form that
+    RFC 7578 (section 4.2) forbids.
+    """
+    names: list[str] = []
+    for disposition in _DISPOSITION.findall(head):
+        for name, quoted, plain in _PARAMETER.findall(disposition):
+            if name.lower() == b"name*":
+                raise BadRequest(400, "invalid_form", "name*: cannot be used in a form; send name=")
+            if name.lower() == b"name":
+                names.append((quoted or plain).replace(b"\\", b"").decode("utf-8", "replace"))
+    return names

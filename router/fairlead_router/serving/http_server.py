@@ -1,0 +1,128 @@
+"""The HTTP server around the gateway: its sockets, its limit of connections, and how it drains on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from fairlead_router.serving.client_connections import ClientConnection, ConnectionLimits
+
+FILES_KEPT_BACK = 256
+"""Open files reserved for everything but connections to clients and engines: logs, spool, control API, listening
+sockets.
+"""
+
+LINGER_SECONDS = 1.0
+"""How long an idle connection stays open once the router stops: a request may be on its way on it."""
+
+LOOK_SECONDS = 0.05
+
+UNREAD_TICKS = 50
+"""Ticks of uvicorn, of 0.1 s each, from one look for clients that read nothing to the next."""
+
+logger = logging.getLogger(__name__)
+
+
+class GatewayServer(uvicorn.Server):
+    """Uvicorn, but the first signal only asks `on_signal` to drain; the server stops when `should_exit` is set.
+
+    A second signal stops at once.
+    """
+
+    def __init__(self, config: uvicorn.Config, loop: asyncio.AbstractEventLoop, on_signal: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._loop = loop
+        self._on_signal = on_signal
+        self._asked = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._asked:
+            self.should_exit = True
+            self.force_exit = True
+            return
+        self._asked = True
+        self._loop.call_soon_threadsafe(self._on_signal)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % UNREAD_TICKS == 0:
+            for connection in self._clients():
+                connection.drop_if_unread()
+        return await super().on_tick(counter)
+
+    async def let_clients_go(self, listener: socket.socket, seconds: float) -> None:
+        """Stop listening; return when no client is connected, at most after `seconds`.
+
+        The app goes on serving those that are connected; each connection must end with its next answer
+        (`ConnectionLimits.is_ending`). Where several processes share the port, the others get all new connections.
+        """
+        await self._stop_listening(listener)
+        for connection in self._clients():
+            connection.end_with_answer()
+        stops_lingering, ends = self._loop.time() + LINGER_SECONDS, self._loop.time() + seconds
+        while self.server_state.connections and self._loop.time() < ends:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._loop.time() >= stops_lingering:
+                for connection in self._clients():
+                    connection.close_if_idle()
+
+    async def _stop_listening(self, listener: socket.socket) -> None:
+        """Take the connections that wait at the listener, which its closing would reset, and close it."""
+        with suppress(BlockingIOError):
+            while True:
+                client, _ = listener.accept()
+                client.setblocking(False)
+                await self._loop.connect_accepted_socket(self._protocol, client)
+        for server in self.servers:
+            server.close()
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn makes it
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=self._loop
+        )
+        return made
+
+    def _clients(self) -> list[ClientConnection]:
+        return [connection for connection in self.server_state.connections if isinstance(connection, ClientConnection)]
+
+
+def connections_for(wanted: int) -> int:
+    """How many clients' connections the process can have: `wanted`, or fewer where it may not open
+    two files for each of them.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * wanted + FILES_KEPT_BACK
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    possible = max(1, (max(soft, allowed) - FILES_KEPT_BACK) // 2)
+    if possible < wanted:
+        logger.warning(
+            "fewer connections than wished for: the limit of open files is too low", extra={"wanted": wanted, "possible": possible}
+        )
+    return min(wanted, possible)
+
+
+def server_config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
+    """The uvicorn configuration of a gateway."""
+    return uvicorn.Config(
+        app,
+        http=type("LimitedClientConnection", (ClientConnection,), {"limits": limits}),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=limits.keep_alive_seconds,  # type: ignore[arg-type]  # it is only ever given to call_later
+        timeout_graceful_shutdown=1,
+        backlog=4096,
+    )

@@ -1,0 +1,31 @@
+"""When an engine wants to be asked again."""
+
+import pytest
+
+from fairlead_router.relaying.sending import retry_after
+
+DATE = (b"date", b"Sat, 28 Nov 2026 12:00:00 GMT")
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ([(b"retry-after", b"7")], 7.0),
+        ([(b"retry-after", b" 30 ")], 30.0),
+        ([(b"retry-after", b"86400")], 600.0),
+        ([(b"retry-after", b"9" * 5000)], 600.0),
+        ([DATE, (b"retry-after", b"Sat, 28 Nov 2026 12:00:30 GMT")], 30.0),
+        ([DATE, (b"retry-after", b"Sun, 29 Nov 2026 12:00:30 GMT")], 600.0),
+        ([DATE, (b"retry-after", b"Sat, 28 Nov 2026 11:00:00 GMT")], None),
+        ([(b"retry-after", b"Sat, 28 Nov 2026 12:00:30 GMT")], None),
+        ([DATE, (b"retry-after", b"Sat, 28 Nov 2026 12:00:30")], None),
+        ([(b"retry-after", b"0")], None),
+        ([(b"retry-after", b"-5")], None),
+        ([(b"retry-after", b"soon")], None),
+        ([(b"retry-after", b"\xb2")], None),
+        ([(b"retry-after", b"")], None),
+        ([], None),
+    ],
+)
+def test_an_engine_tells_seconds_or_a_date_within_bounds(headers: list[tuple[bytes, bytes]], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds

@@ -1,0 +1,52 @@
+"""What a spreadsheet would run as a formula arrives as text, however the stream is cut."""
+
+import csv
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_web.frame.exports import csv_lines, harmless, harmless_csv
+
+
+@pytest.mark.parametrize(
+    ("cell", "safe"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("+cmd", "'+cmd"),
+        ("-x", "'-x"),
+        ("\tx", "'\tx"),
+        ("-1.5", "-1.5"),
+        ("plain", "plain"),
+        ("", ""),
+        ("'=done", "'=done"),
+    ],
+)
+def test_cells_become_harmless_and_numbers_stay_numbers(cell: str, safe: str) -> None:
+    assert harmless(cell) == safe
+
+
+@given(
+    st.lists(st.lists(st.text('ab=+-@,"\n\r\té1', max_size=8), min_size=2, max_size=2), min_size=1, max_size=8),
+    st.integers(1, 9),
+)
+@settings(max_examples=120)
+async def test_a_stream_cut_anywhere_keeps_its_records(rows: list[list[str]], size: int) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    data = text.getvalue().encode()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for at in range(0, len(data), size):
+            yield data[at : at + size]
+
+    made = b"".join([chunk async for chunk in harmless_csv(chunks())]).decode()
+    read = list(csv.reader(io.StringIO(made, newline="")))
+    assert read == [[harmless(cell) for cell in row] for row in rows]
+
+
+def test_lines_are_quoted_where_needed() -> None:
+    assert list(csv_lines([["a,b", '"q"', "=x"]])) == ['"a,b","""q""",\'=x\r\n']

@@ -1,0 +1,109 @@
+"""What hurts, as the API ranks it: sentences, where the evidence is, and the plan that would help. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from fairlead.advice.findings import EvidenceKind, HarmUnit
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.advice import Advice, AdviceEvidence
+from fairlead_client.resources.plans import NEEDED_ROLE
+from fairlead_web.text import formats
+from fairlead_web.text.addresses import instance_path, pool_path, with_query
+from fairlead_web.text.time_ranges import stamp
+
+MOST = 3
+"""Findings at the top of a page; the page of advice has all."""
+
+_TABS = {
+    EvidenceKind.HEATMAP: "/heatmap",
+    EvidenceKind.REJECTIONS: "/rejections",
+    EvidenceKind.DECISIONS: "/decisions",
+    EvidenceKind.MIGRATIONS: "/migrations",
+    EvidenceKind.INSTANCES: "/instances",
+    EvidenceKind.SLO: "/slo",
+    EvidenceKind.PREDICTOR: "/predictor",
+    EvidenceKind.SCALING: "/scaling",
+    EvidenceKind.POOL: "",
+}
+_RANGED = frozenset({EvidenceKind.HEATMAP, EvidenceKind.REJECTIONS, EvidenceKind.DECISIONS, EvidenceKind.MIGRATIONS, EvidenceKind.INSTANCE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its time.
+
+    `plan` is the request of a plan that would help, as JSON for a form that is sent to `plan_path` by people with the
+    role `needed`; `plan_words` names the change. `plan` is empty where no plan helps.
+    """
+
+    level: str
+    pool: str
+    cause: str
+    sentence: str
+    harm: str
+    path: str
+    when: str
+    """The time that the sentence is of, which is not the page's range: the last minutes or the last hour."""
+    plan: str = ""
+    plan_path: str = ""
+    plan_words: str = ""
+    needed: AccessRole = AccessRole.VIEWER
+
+
+def of_advice(items: Iterable[Advice]) -> tuple[Finding, ...]:
+    """Each finding, in the order of the API."""
+    return tuple(_finding(one) for one in items)
+
+
+def first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Those for the top of a page: the first MOST that are more than a note."""
+    return tuple(one for one in findings if one.level != "note")[:MOST]
+
+
+def _finding(one: Advice) -> Finding:
+    found = Finding(
+        level=one.level.value,
+        pool=one.pool,
+        cause=one.cause.value,
+        sentence=one.sentence,
+        harm=harm_words(one),
+        path=evidence_path(one.pool, one.evidence),
+        when=f"Last {formats.span((one.evidence.end - one.evidence.start).total_seconds())}",
+    )
+    if one.plan is None:
+        return found
+    return replace(
+        found,
+        plan=msgspec.json.encode(one.plan).decode(),
+        plan_path=f"{pool_path(one.pool)}/advice",
+        plan_words=one.plan_words or one.plan.kind.value,
+        needed=NEEDED_ROLE[one.plan.kind],
+    )
+
+
+def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
+    """The page that has the figures; a page that depends on a time range shows the evidence's."""
+    path = pool_path(pool) + _TABS.get(evidence.kind, "")
+    if evidence.kind is EvidenceKind.INSTANCE and evidence.instance is not None:
+        path = instance_path(pool, evidence.instance)
+    ends = {"from": stamp(evidence.start), "to": stamp(evidence.end)} if evidence.kind in _RANGED else {}
+    return with_query(path, {"metric": evidence.metric, **ends})
+
+
+def harm_words(one: Advice) -> str:
+    """The harm with its unit."""
+    match one.unit:
+        case HarmUnit.REQUESTS:
+            return f"{one.harm:.2f} requests/s"
+        case HarmUnit.INSTANCES:
+            return f"{one.harm:.0f} instance{'' if one.harm == 1 else 's'}" if one.harm else formats.NONE
+        case HarmUnit.WAITED_SECONDS:
+            return f"{formats.seconds(one.harm)} per hour"
+        case HarmUnit.SILENT_SECONDS:
+            return formats.span(one.harm)
+        case HarmUnit.ROUTERS:
+            return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'}"
+        case HarmUnit.ERROR:
+            return f"{formats.share(one.harm)} off"

@@ -1,0 +1,92 @@
+"""A session's homes over time: a lane for each instance, and the same in a sentence. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from fairlead_client.resources.sessions import BindingHistoryItem
+from fairlead_web.drawing.charts import Bar, even_ticks
+from fairlead_web.text import formats
+
+LANES = 12
+DRAWN = 300
+"""Most instances and homes that are drawn, the newest; the sentence tells of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartLane:
+    """The times at which one instance held a session's KV cache."""
+
+    name: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderBand:
+    """The instances that held a session's KV cache: a lane for each, ordered by first time, above a time axis.
+
+    `homes` are drawn, the newest where that is not all.
+    """
+
+    width: int
+    lanes: tuple[ChartLane, ...]
+    ticks: tuple[str, ...]
+    homes: int
+
+
+def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int = 1000) -> HolderBand:
+    """Bars from the first binding shown to the last release, or to now if it is still held."""
+    newest = sorted(history, key=lambda item: (item.bound_at, item.version), reverse=True)[:DRAWN]
+    instances = list(dict.fromkeys(item.instance for item in newest))[: LANES + 1]
+    cut = next((place for place, item in enumerate(newest) if item.instance in instances[LANES:]), len(newest))
+    shown = newest[:cut]
+    if not shown:
+        return HolderBand(width=width, lanes=(), ticks=(), homes=0)
+    start = min(item.bound_at for item in shown)
+    end = max(max((item.released_at or now) for item in shown), start + timedelta(seconds=1))
+    scale = width / (end - start).total_seconds()
+    ever = list(dict.fromkeys(item.instance for item in sorted(history, key=lambda item: item.bound_at)))
+    lanes: dict[str, list[Bar]] = {}
+    for item in sorted(shown, key=lambda item: item.bound_at):
+        bars = lanes.setdefault(item.instance, [])
+        held = ((item.released_at or now) - item.bound_at).total_seconds()
+        label = f"{item.instance}: {formats.span(held)}, {formats.words(item.reason)}"
+        x, wide = (item.bound_at - start).total_seconds() * scale, max(3.0, held * scale)
+        series = ever.index(item.instance) % 8  # its colour stays when older lanes are no longer drawn
+        bars.append(Bar(x=round(min(x, width - 3.0), 1), y=0, width=round(wide, 1), height=16, series=series, label=label))
+    found = tuple(ChartLane(name=name, bars=tuple(bars)) for name, bars in lanes.items())
+    return HolderBand(width=width, lanes=found, ticks=even_ticks(start, end), homes=len(shown))
+
+
+def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: datetime) -> str:
+    """How many held it, who the longest, why it moved, and for how long nobody did. It has had `ever` homes."""
+    if not history:
+        return ""
+    ordered = sorted(history, key=lambda item: (item.bound_at, item.version))
+    held: dict[str, float] = {}
+    idle, until = 0.0, ordered[0].bound_at
+    for item in ordered:
+        end = item.released_at or now
+        held[item.instance] = held.get(item.instance, 0.0) + max(0.0, (end - item.bound_at).total_seconds())
+        idle += max(0.0, (item.bound_at - until).total_seconds())
+        until = max(until, end)
+    whole = (until - ordered[0].bound_at).total_seconds()
+    longest, seconds = max(held.items(), key=lambda item: item[1])
+    told = [f"Recorded are its newest {len(ordered):,} of {ever:,} homes."] if ever > len(ordered) else []
+    if len(held) == 1:
+        told += [f"{longest} alone held it, for {formats.span(seconds)}."]
+    else:
+        told += [
+            f"{len(held)} instances held it within {formats.span(whole)}, {longest} the longest: {formats.span(seconds)} "
+            f"({seconds / max(whole, 1e-9):.0%})."
+        ]
+    why = Counter(formats.words(item.reason) for item in ordered if item.migration is not None)
+    if why:
+        reasons = ", ".join(f"{words} {count}×" if len(why) > 1 or count > 1 else words for words, count in why.most_common())
+        told.append(f"It moved {'once' if why.total() == 1 else f'{why.total():,} times'}: {reasons}.")
+    if idle >= 1:
+        told.append(f"For {formats.span(idle)} in between nobody held it.")
+    if ordered[-1].released_at is not None:
+        told.append(f"Nobody has held it since, for {formats.span((now - until).total_seconds())}.")
+    return " ".join(told)

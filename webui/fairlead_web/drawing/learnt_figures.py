@@ -1,0 +1,110 @@
+"""What routers have learnt of engines, in words: a line for each figure and router, and a sentence for each figure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, FigureWords, in_words
+from fairlead.instances import Role
+from fairlead.reports.engines import Quantity
+from fairlead_client.resources.instances import LearntOfEngines
+from fairlead_web.text import formats
+
+TIMES = {Role.BOTH: (Quantity.PREFILL, Quantity.DECODE), Role.PREFILL: (Quantity.PREFILL,), Role.DECODE: (Quantity.DECODE,)}
+"""What an instance of each role can teach."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """How a quantity is named, the unit it is shown in, and what teaches it."""
+
+    name: str
+    unit: str
+    teacher: str
+
+
+WORDS = {
+    Quantity.PREFILL: Wording(name="Prefill speed", unit="tokens/s", teacher="streamed answers teach it"),
+    Quantity.DECODE: Wording(name="Decode step", unit="ms", teacher="streamed answers that are not short teach it"),
+    Quantity.TEXT: Wording(name="Bytes per token", unit="", teacher="answers whose usage has the tokens of the prompt teach it"),
+    Quantity.KV_CACHE: Wording(name="KV cache", unit="tokens", teacher="engines whose metrics have its size tell it"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntRow:
+    """One figure of one router; values as text in `unit`."""
+
+    name: str
+    unit: str
+    router: str
+    learnt: str
+    declared: str
+    error: float | None
+    declared_error: float | None
+    samples: int
+    in_use: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """`sentences` are made from `rows`, one for each figure that could be learnt."""
+
+    sentences: list[str]
+    rows: list[LearntRow]
+
+
+def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
+    """Those of these quantities, in their order; `known` has the figures by which the pool is judged."""
+    named = {one.name: one for one in in_words(known)}
+    found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
+    return Learnt(
+        sentences=[_sentence(quantity, told, named[WORDS[quantity].name]) for quantity, told in found.items()],
+        rows=[_row(quantity, one) for quantity, told in found.items() for one in told],
+    )
+
+
+def _row(quantity: Quantity, one: LearntOfEngines) -> LearntRow:
+    return LearntRow(
+        name=WORDS[quantity].name,
+        unit=WORDS[quantity].unit,
+        router=one.router,
+        learnt=_value(quantity, one.learnt),
+        declared=_value(quantity, one.declared),
+        error=one.error,
+        declared_error=one.declared_error,
+        samples=one.samples,
+        in_use=one.in_use,
+    )
+
+
+def _sentence(quantity: Quantity, told: Sequence[LearntOfEngines], known: FigureWords) -> str:
+    """The figure with its source; then the errors of predictions, their means over routers by samples."""
+    words = WORDS[quantity]
+    if not known.value:
+        return f"{words.name}: not measured yet; {words.teacher}."
+    said = f"{words.name}: {known.value} ({known.source})"
+    if not told:
+        return f"{said}; {words.teacher}."
+    declared = "" if told[0].declared is None or "declared" in known.source else f"; {_value(quantity, told[0].declared)} declared"
+    error, declared_error = _mean([(one.error, one.samples) for one in told]), _mean([(one.declared_error, one.samples) for one in told])
+    off = "" if error is None else f"; mean error {formats.share(error)}"
+    if off and declared_error is not None:
+        off += f", of the declared value {formats.share(declared_error)}"
+    routers = [one.router for one in told]
+    by = ", ".join(routers[:-1]) + " and " + routers[-1] if len(routers) > 1 else routers[0]
+    return f"{said}{declared}{off}; seen by {by}."
+
+
+def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
+    known = [(value, weight) for value, weight in weighted if value is not None]
+    return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None
+
+
+def _value(quantity: Quantity, value: float | None) -> str:
+    if value is None:
+        return formats.NONE
+    if quantity is Quantity.PREFILL:
+        return formats.count(1 / value)
+    if quantity is Quantity.KV_CACHE:
+        return formats.count(value)
+    return f"{value * 1000:.1f}" if quantity is Quantity.DECODE else f"{value:.2f}"

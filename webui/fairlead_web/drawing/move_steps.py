@@ -1,0 +1,119 @@
+"""The steps of a session's migration, as far as they are recorded, and its net effect. Pure.
+
+What nobody measures is said to be so: a step has a time only where a record has one.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import MoveOutcome
+from fairlead.routing.explanations.explaining_moves import cause
+from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.moves import Migration, ReRoute
+from fairlead_client.resources.sessions import BindingHistoryItem
+from fairlead_web.text import formats
+from fairlead_web.text.addresses import segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveStep:
+    """One step: `at` is None where no time is recorded; `path` leads to what is known of it, with `link_words`.
+
+    `state` is `done`, `none` (there was nothing to do), or `unknown` (not recorded).
+    """
+
+    words: str
+    state: str
+    at: datetime | None
+    told: str
+    path: str = ""
+    link_words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetEffect:
+    """What came of a move: `value` in one number with its direction, `told` from which numbers, `level` its colour."""
+
+    value: str
+    told: str
+    level: str
+
+
+def steps_of(move: Migration, decision: RoutingDecision | None, history: list[BindingHistoryItem] | None) -> list[MoveStep]:
+    """Plan, transfer, cutover, release. `history` None: it could not be read."""
+    return [_plan(move, decision), _transfer(move), *_homes(move, history)]
+
+
+def _plan(move: Migration, decision: RoutingDecision | None) -> MoveStep:
+    why = cause(move)
+    if decision is not None:
+        told = (
+            f"Router {decision.router} weighed {len(decision.candidates)} of {max(decision.considered, len(decision.candidates))} "
+            f"candidates by policy {decision.policy}: {why}."
+        )
+        path = f"/decisions/{segment(decision.id)}"
+        return MoveStep(words="Plan", state="done", at=decision.at, told=told, path=path, link_words="Candidates weighed")
+    if not move.request and move.trigger is BindingReason.OPERATOR:
+        return MoveStep(
+            words="Plan", state="done", at=None, told=f"{_capital(why)}.", path=f"/plans/{segment(move.id)}", link_words="The plan"
+        )
+    if not move.request:
+        return MoveStep(words="Plan", state="unknown", at=None, told=f"{_capital(why)}. Which request carried it was not reported.")
+    return MoveStep(words="Plan", state="unknown", at=None, told=f"{_capital(why)}. Its decision is not in the recorded sample.")
+
+
+def _transfer(move: Migration) -> MoveStep:
+    if move.tokens_moved:
+        told = f"{formats.count(move.tokens_moved)} tokens of KV cache were fetched from {move.origin}. How long it took is not recorded."
+        return MoveStep(words="Transfer", state="done", at=None, told=told)
+    if move.tokens_recomputed:
+        to = "are to be" if move.outcome is MoveOutcome.UNDERWAY else "had to be"
+        told = f"Nothing was copied: {formats.count(move.tokens_recomputed)} tokens {to} computed again on {move.destination}."
+    else:
+        told = f"Nothing was copied, and nothing that {move.destination} lacked was known to be cached on {move.origin}."
+    return MoveStep(words="Transfer", state="none", at=None, told=told)
+
+
+def _homes(move: Migration, history: list[BindingHistoryItem] | None) -> tuple[MoveStep, MoveStep]:
+    after = next((one for one in history or () if one.migration == move.id), None)
+    before = None if after is None else next((one for one in history or () if one.version == after.version - 1), None)
+    if after is None:
+        why = "The session's history could not be read." if history is None else "The session's history does not reach back so far."
+        cutover, release = (MoveStep(words=words, state="unknown", at=None, told=why) for words in ("Cutover", "Release"))
+        return cutover, release
+    told = f"Binding {after.version}: from here on the session's requests go to {after.instance}."
+    cutover = MoveStep(words="Cutover", state="done", at=after.bound_at, told=told)
+    if before is None or before.released_at is None:
+        return cutover, MoveStep(words="Release", state="unknown", at=None, told=f"When {move.origin} let go is not recorded.")
+    late = (after.bound_at - before.released_at).total_seconds()
+    when = "in the same instant" if late == 0 else f"{formats.seconds(late)} earlier; nobody held it meanwhile"
+    told = f"{before.instance} let go {when}, after {formats.span((before.released_at - before.bound_at).total_seconds())}."
+    return cutover, MoveStep(words="Release", state="done", at=before.released_at, told=told)
+
+
+def seconds_won(move: Migration | ReRoute) -> float | None:
+    """The TTFT predicted for staying less the real one; negative when time was lost, None where either is unknown."""
+    stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
+    return None if stay is None or actual is None else stay - actual
+
+
+def net_effect(move: Migration | ReRoute) -> NetEffect:
+    stay, actual, net = move.predicted_source_ttft_seconds, move.actual_ttft_seconds, seconds_won(move)
+    if net is None:
+        missing = (
+            "the request is still under way"
+            if move.outcome is MoveOutcome.UNDERWAY
+            else "no first token was reported for the request that went"
+            if actual is None
+            else "what staying would have taken was not predicted"
+        )
+        return NetEffect(value="not known", told=f"{_capital(missing)}.", level="")
+    told = f"{formats.seconds(stay)} predicted for staying, less {formats.seconds(actual)} real."
+    if net > 0 and not move.paid_off:
+        told += " That had not been predicted."
+    return NetEffect(value=formats.won(net), told=told, level="good" if move.paid_off else "bad" if move.paid_off is False else "")
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

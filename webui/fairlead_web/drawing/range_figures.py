@@ -1,0 +1,102 @@
+"""The figures of a page's range as the page shows them.
+
+A page reads them once, and its tiles, the legends of its charts and its sentences take them from there. So one thing
+has one number on a page, of one range and the same requests.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fairlead_client.resources.figures import InstanceFigures, RangeFigures
+from fairlead_client.resources.rejections import RejectionReport
+from fairlead_client.resources.slo import SloShare
+from fairlead_web.text import formats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownFigures:
+    """`texts` has a figure by the name of the chart's metric that draws it, or its own; those of unknown figures are an
+    en dash.
+    """
+
+    figures: RangeFigures
+    texts: Mapping[str, str]
+
+    def below(self, goal: float) -> bool:
+        """Whether fewer requests than this percentage were in time."""
+        share = self.figures.attainment if self.figures.known else None
+        return share is not None and share * 100 + 1e-9 < goal
+
+    def above(self, limit_seconds: float) -> bool:
+        """Whether the TTFT at the percentile is over its limit, as far as its digits tell."""
+        ttft = self.figures.ttft_seconds if self.figures.known else None
+        return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownInstance:
+    """The figures of one instance, and `texts` as those of ShownFigures."""
+
+    figures: InstanceFigures
+    texts: Mapping[str, str]
+
+
+def shown(found: RangeFigures, more: Mapping[str, str] | None = None) -> ShownFigures:
+    """The figures with their texts, and the texts of `more` charts."""
+    texts = _texts(found) if found.known else dict.fromkeys(_texts(found), formats.NONE)
+    return ShownFigures(figures=found, texts={**texts, **(more or {})})
+
+
+def _texts(found: RangeFigures) -> dict[str, str]:
+    return {
+        "attainment": formats.share(found.attainment),
+        "ttft_attainment": formats.share(found.ttft_attainment),
+        "tpot_attainment": formats.share(found.tpot_attainment),
+        "served_in_time": formats.share(found.served_in_time),
+        "ttft": formats.latency(found.ttft_seconds),
+        "ttft_p50": formats.latency(found.ttft_p50_seconds),
+        "ttft_p95": formats.latency(found.ttft_p95_seconds),
+        "tpot_p95": formats.latency(found.tpot_p95_seconds),
+        "hit_rate": formats.share(found.hit_rate),
+        "asked": formats.count(found.asked),
+        "judged": formats.count(found.judged),
+        "refused": formats.count(found.refused),
+        "refused_share": formats.share(found.refused_share),
+        "failed_requests": formats.count(found.failed),
+        "requests": formats.count(found.sent),
+        "failed": formats.count(found.failed_sends),
+        "migrations": formats.count(found.migrations),
+        "reroutes": formats.count(found.reroutes),
+        "seconds_won": formats.won(found.seconds_won) if found.compared else formats.NONE,
+    }
+
+
+def shown_instance(found: InstanceFigures) -> ShownInstance:
+    """The figures of an instance with their texts."""
+    texts = {
+        "requests": formats.count(found.sent),
+        "failed": formats.count(found.failed_sends),
+        "ttft_attainment": formats.share(found.ttft_attainment),
+        "first_tokens": formats.count(found.first_tokens),
+        "hit_rate": formats.share(found.hit_rate),
+        "ttft_p95": formats.seconds(found.ttft_p95_seconds),  # measured, and no step of a histogram
+        "tpot_p95": formats.seconds(found.tpot_p95_seconds),
+    }
+    return ShownInstance(figures=found, texts=texts if found.known else dict.fromkeys(texts, formats.NONE))
+
+
+def by_class(shares: Iterable[SloShare]) -> dict[str, str]:
+    """What each priority class met of its range, by the name of its line in the chart of attainment."""
+    counts: dict[str, tuple[int, int]] = {}
+    for one in shares:
+        in_time, judged = counts.get(one.priority_class or "", (0, 0))
+        counts[one.priority_class or ""] = (in_time + one.in_time, judged + one.requests)
+    return {f"attainment {name}": formats.share(part / whole if whole else None) for name, (part, whole) in counts.items()}
+
+
+def by_cause(report: RejectionReport) -> dict[str, str]:
+    """How many were refused of each cause, by the name of its line in the chart of refusals."""
+    counts: dict[str, int] = {}
+    for group in report.groups:
+        counts[group.reason.value] = counts.get(group.reason.value, 0) + group.count
+    return {f"refused_by_cause {cause}": formats.count(count) for cause, count in counts.items()}

@@ -1,0 +1,72 @@
+"""Writes lists as files: CSV cells that a spreadsheet cannot run as formulas, and the API's
+exports, streamed through.
+"""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from datetime import timedelta
+
+from fairlead_client.resources.heatmaps import Heatmap
+from fairlead_web.heatmaps.cells import resolution_of, step_of
+from fairlead_web.text.time_ranges import stamp
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def harmless(cell: str) -> str:
+    """The cell with an apostrophe before anything a spreadsheet would run as a formula; plain numbers stay numbers."""
+    if cell.startswith(_FORMULA_STARTS):
+        try:
+            float(cell)
+        except ValueError:
+            return f"'{cell}"
+    return cell
+
+
+def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """CSV text, line by line, cells made harmless."""
+    for row in rows:
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\r\n").writerow([harmless(cell) for cell in row])
+        yield buffer.getvalue()
+
+
+async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """A CSV stream with every cell made harmless; holds one record at a time.
+
+    A record ends at a newline outside quotes.
+    """
+    rest = b""
+    async for chunk in chunks:
+        rest += chunk
+        end = _last_record_end(rest)
+        if end:
+            yield _rewritten(rest[:end])
+            rest = rest[end:]
+    if rest:
+        yield _rewritten(rest)
+
+
+def _last_record_end(data: bytes) -> int:
+    """Index after the last newline that ends a record; 0 when there is none yet."""
+    end = len(data)
+    while (newline := data.rfind(b"\n", 0, end)) >= 0:
+        if data.count(b'"', 0, newline) % 2 == 0:
+            return newline + 1
+        end = newline
+    return 0
+
+
+def _rewritten(data: bytes) -> bytes:
+    return "".join(csv_lines(csv.reader(io.StringIO(data.decode(), newline="")))).encode()
+
+
+def heatmap_rows(heatmap: Heatmap) -> Iterator[list[str]]:
+    """The heatmap as a table: one line per instance, one column per bucket named by its start; empty = no data."""
+    starts = [stamp(heatmap.start + timedelta(seconds=column * heatmap.step_seconds)) for column in range(heatmap.columns)]
+    yield ["instance", "state", "role", *starts]
+    resolution = resolution_of(heatmap.unit)
+    for row in heatmap.rows:
+        steps = (step_of(value, heatmap.unit) for value in row.values)
+        yield [row.instance, row.state, row.role, *("" if step is None else f"{step * resolution:.10g}" for step in steps)]

@@ -1,0 +1,235 @@
+"""The frame around every page: the signed-in person, pools, time range, preferences, breadcrumbs.
+
+What it needs of the API is asked for while the page asks for its own content (`Ahead`), since one after the other takes
+longer.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead_client.client import ControlApi
+from fairlead_client.resources.access import AccessRole, Identity
+from fairlead_client.resources.pools import PoolSummary
+from fairlead_web.drawing.findings import Finding
+from fairlead_web.frame.health import pain
+from fairlead_web.text.addresses import Here, pool_path
+from fairlead_web.text.paging import MOST_PER_CALL, MOST_POOLS, Taken, first_of
+from fairlead_web.text.time_ranges import PRESETS, TimeRange
+
+SECTIONS = (
+    ("Fleet", (("overview", "Overview", "/"), ("advice", "Advice", "/advice"), ("pools", "Pools", "/pools"))),
+    (
+        "Traffic of all pools",
+        (
+            ("sessions", "Sessions", "/sessions"),
+            ("migrations", "Migrations", "/migrations"),
+            ("decisions", "Decisions", "/decisions"),
+            ("rejections", "Rejections", "/rejections"),
+        ),
+    ),
+    (
+        "Control",
+        (
+            ("slo", "SLO", "/slo"),
+            ("schedules", "Schedules", "/schedules"),
+            ("simulator", "Simulator", "/simulator"),
+            ("keys", "Keys", "/keys"),
+            ("audit", "Audit", "/audit"),
+        ),
+    ),
+)
+"""The sidebar: groups of name, words and path."""
+POOL_TABS = (
+    ("overview", "Overview", ""),
+    ("heatmap", "Heatmap", "/heatmap"),
+    ("instances", "Instances", "/instances"),
+    ("sessions", "Sessions", "/sessions"),
+    ("migrations", "Migrations", "/migrations"),
+    ("decisions", "Decisions", "/decisions"),
+    ("rejections", "Rejections", "/rejections"),
+    ("slo", "SLO", "/slo"),
+    ("scaling", "Scaling", "/scaling"),
+    ("schedules", "Schedules", "/schedules"),
+    ("ring", "Ring", "/ring"),
+    ("predictor", "Predictor", "/predictor"),
+    ("engine", "Engine", "/engine"),
+    ("simulator", "Simulator", "/simulator"),
+    ("spec", "Spec", "/spec"),
+    ("audit", "Audit", "/audit"),
+)
+"""The tabs of a pool: name, words, and path below the pool's own."""
+NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
+"""Tabs that a pool of engines that run already does not have: nobody here makes or ends them."""
+SIDEBAR_POOLS = 8
+"""Most pools named in the sidebar, those that hurt most first; the list of pools has all."""
+THEMES = ("auto", "light", "dark")
+TIME_MODES = ("relative", "local", "utc", "zone")
+DENSITIES = ("comfortable", "compact")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preferences:
+    """A reader's preferences, each kept in a cookie.
+
+    `zone` is the time zone of the time mode of that name; `shortcuts` says that single-key shortcuts are on.
+    """
+
+    theme: str = "auto"
+    time_mode: str = "relative"
+    shortcuts: bool = True
+    zone: str = "UTC"
+    density: str = "comfortable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crumb:
+    """One step of the breadcrumbs; `path` None for the page itself."""
+
+    words: str
+    path: str | None = None
+
+
+def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
+    """Breadcrumbs of a page below a pool."""
+    return (Crumb(words="Pools", path="/pools"), Crumb(words=pool, path=pool_path(pool)), *rest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """The frame of one page: first the fields of the visit, then the fields of the page.
+
+    `partial` names the sources that did not answer, and why. `stale_seconds` is the age of answers from memory while
+    the database is away, None when all are fresh. `ranged` says that the page depends on the time range. When
+    `live_topics` is empty, the page streams nothing. `pools_cut` says which pools `pools` are, where there are more.
+    """
+
+    here: Here
+    identity: Identity | None
+    pools: list[PoolSummary]
+    csrf: str
+    preferences: Preferences
+    range: TimeRange
+    range_problem: str | None
+    partial: tuple[str, ...]
+    stale_seconds: int | None
+    as_of: datetime
+
+    title: str
+    section: str
+    pool: str | None = None
+    tab: str = ""
+    ranged: bool = False
+    live_topics: str = ""
+    crumbs: tuple[Crumb, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    pools_cut: str = ""
+
+    @property
+    def sections(self) -> tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]:
+        """The groups of the sidebar: words, then name, words and path of each link."""
+        return SECTIONS
+
+    @property
+    def workspace(self) -> bool:
+        """Whether the page is one of a pool's: its head names the pool, its tabs stay in it."""
+        return self.pool is not None and (bool(self.tab) or self.section == "pools")
+
+    @property
+    def tabs(self) -> tuple[tuple[str, str, str], ...]:
+        """Name, words and path of the tabs of the page's pool."""
+        at = pool_path(self.pool) if self.pool else ""
+        return tuple((name, words, at + path) for name, words, path in POOL_TABS if not (self.engines_file and name in NOT_OF_ENGINES))
+
+    @property
+    def heading(self) -> str:
+        """What the page is called below the name of its pool."""
+        return self.title.removesuffix(f" of {self.pool}") if self.workspace else self.title
+
+    @property
+    def of_pool(self) -> PoolSummary | None:
+        """The page's pool; None where it could not be read."""
+        return next((one for one in self.pools if f"{one.namespace}/{one.name}" == self.pool), None)
+
+    @property
+    def behind_seconds(self) -> float:
+        """How far figures of the page's pool, or of any, are behind; 0 where they are not."""
+        found = self.pools if self.of_pool is None else [self.of_pool]
+        return max((one.figures_behind_seconds for one in found), default=0.0)
+
+    @property
+    def sidebar_pools(self) -> list[PoolSummary]:
+        """The pools that hurt most, and the page's own."""
+        ranked = sorted(self.pools, key=pain)
+        own = [one for one in ranked[SIDEBAR_POOLS:] if f"{one.namespace}/{one.name}" == self.pool]
+        return ranked[: SIDEBAR_POOLS - len(own)] + own
+
+    @property
+    def presets(self) -> tuple[tuple[str, str], ...]:
+        """Words and `from` of the range presets."""
+        return PRESETS
+
+    @property
+    def engines_file(self) -> str | None:
+        """The file with the addresses of the page's pool, whose engines run already; None for a pool of pods."""
+        return self.of_pool.engines_file if self.of_pool else None
+
+    @property
+    def runs_already(self) -> bool:
+        """Whether the instances of the page's pool are made and ended elsewhere."""
+        return self.of_pool is not None and self.of_pool.runs_already
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of the page's pool; None of a page about all pools."""
+        return self.pool.partition("/")[0] if self.pool else None
+
+    @property
+    def role(self) -> str:
+        """Words for what the signed-in person is here: in the page's namespace, or without one in all of them and in
+        each that adds to it.
+        """
+        if self.identity is None:
+            return "not signed in"
+        role = self.identity.role_in(self.namespace)
+        more = {} if self.namespace else self.identity.namespaces
+        found = [f"{one} in {namespace}" for namespace, one in sorted(more.items())]
+        return ", ".join([role] * (role is not AccessRole.NONE or not found) + found)
+
+    def may(self, role: AccessRole | str) -> bool:
+        """Whether the signed-in person has at least `role`: in the namespace of the page's pool, or without one in all
+        of them. Pages only mirror this; the API decides.
+        """
+        return self.identity is not None and self.identity.reaches(AccessRole(role), self.namespace)
+
+    def may_somewhere(self, role: AccessRole | str) -> bool:
+        """Whether there is a namespace in which the signed-in person has at least `role`."""
+        return self.identity is not None and self.identity.reaches_somewhere(AccessRole(role))
+
+
+async def first_pools(api: ControlApi, most: int | None = MOST_POOLS) -> Taken[PoolSummary]:
+    """The first pools by namespace and name, None for all. Raises ApiProblem."""
+    return await first_of(lambda cursor: api.pools(cursor=cursor, limit=MOST_PER_CALL), most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """Answers that are on their way; one that nobody awaits is no error."""
+
+    identity: asyncio.Task[Identity]
+    pools: asyncio.Task[Taken[PoolSummary]]
+
+    @staticmethod
+    def ask(api: ControlApi, identity: Identity | None) -> "Ahead":
+        """Asks for the pools, and who is asking unless that is known."""
+
+        async def asked() -> Identity:
+            return await api.whoami() if identity is None else identity
+
+        return Ahead(identity=asyncio.create_task(asked()), pools=asyncio.create_task(first_pools(api)))
+
+    def close(self) -> None:
+        """The page is made, or will not be: nobody waits any more."""
+        for task in (self.identity, self.pools):
+            task.cancel()
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())

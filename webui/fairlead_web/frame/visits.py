@@ -1,0 +1,371 @@
+"""One request of a signed-in person: token, API client, time range, preferences, and the answers to it."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from fairlead.errors import InvalidInput
+from fairlead.schedules.zones import known_zones
+from fairlead.tables import PoolKey
+from fairlead_client.client import ControlApi
+from fairlead_client.problems import ApiProblem, ApiUnreachable, ClientError
+from fairlead_client.resources.access import Identity
+from fairlead_client.resources.figures import RangeFigures
+from fairlead_client.resources.pools import PoolSummary
+from fairlead_client.resources.problems import Problem
+from fairlead_web.drawing.findings import Finding
+from fairlead_web.frame.assets import Assets
+from fairlead_web.frame.rendering import Context, Renderer
+from fairlead_web.frame.security import csrf_token
+from fairlead_web.frame.settings import WebSettings
+from fairlead_web.frame.shells import DENSITIES, THEMES, TIME_MODES, Ahead, Crumb, Preferences, Shell, crumbs_below, first_pools
+from fairlead_web.live.fragments import Fragments
+from fairlead_web.live.paces import Paces
+from fairlead_web.live.turns import Turns
+from fairlead_web.text.addresses import Here
+from fairlead_web.text.paging import MOST_POOLS, Taken
+from fairlead_web.text.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range
+
+Answer = TypeVar("Answer")
+THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
+ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
+PAGE_ROWS = 50
+"""Most rows of a list; more make a page slow and too long for a phone."""
+NEWEST_ROWS = 15
+"""Most rows that an open list is told of at once, above those it shows."""
+REGIONS_HEADER = "Fairlead-Regions"
+REGIONS_MOST = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The objects that all requests share. `api` carries no token; `clock` gives the time in UTC; parts of open pages
+    are rendered in `turns`, at their page's pace.
+    """
+
+    settings: WebSettings
+    api: ControlApi
+    assets: Assets
+    renderer: Renderer
+    clock: Callable[[], datetime]
+    fragments: Fragments
+    turns: Turns
+    paces: Paces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A request of a signed-in person; `identity` is set if the API was already asked for it, and `ahead` if it is
+    asked for what the frame needs.
+
+    `range_problem` says what was wrong with the URL's range; the range is then the last hour.
+    """
+
+    site: Site
+    request: Request
+    token: str
+    api: ControlApi
+    here: Here
+    range: TimeRange
+    range_problem: str | None
+    preferences: Preferences
+    now: datetime
+    failures: list[str]
+    stale_ages: list[int]
+    identity: Identity | None = None
+    ahead: Ahead | None = None
+
+    def param(self, name: str) -> str | None:
+        """A query parameter that is set and not empty.
+
+        On a page below a pool, `pool` is that pool.
+        """
+        return str(self.pool_key()) if name == "pool" and self.in_pool else self.here.params.get(name)
+
+    def filters(self, *names: str, ranged: bool = False, results: str | None = None) -> dict[str, str | int | float | bool | None]:
+        """Query for the API: the named parameters, paging, and the range if the list has one.
+
+        Without the region `results`, if that is given, only the newest rows are asked for.
+        """
+        query: dict[str, str | int | float | bool | None] = {name: self.param(name) for name in (*names, "cursor")}
+        query["limit"] = PAGE_ROWS if results is None or self.wants(results) else NEWEST_ROWS
+        if ranged:
+            query |= self.range.asked
+        return query
+
+    async def figures(self, pool: PoolKey | None = None) -> RangeFigures:
+        """The figures of the page's range, of a pool or of all in sight. Raises ApiProblem."""
+        asked = self.range.asked
+        return await self.api.figures(pool, start=asked["from"], end=asked["to"])
+
+    def since(self, created: Iterable[datetime]) -> "Visit":
+        """This visit with a range that fits the age of these objects, unless the URL chose one.
+
+        The page's links keep that range.
+        """
+        return self.over(lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now))
+
+    def over(self, start: str) -> "Visit":
+        """This visit with the range from `start` to now, unless the URL chose one. The page's links keep that range."""
+        if "from" in self.here.params or start == DEFAULT_START:
+            return self
+        here = replace(self.here, params={**self.here.params, "from": start, "to": "now"})
+        return replace(self, here=here, range=parse_range(start, "now", self.now))
+
+    @property
+    def rights(self) -> tuple[object, ...]:
+        """What the person may see, as far as the API was asked: for two with the same, the same is rendered."""
+        who = self.identity
+        return (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
+
+    @property
+    def in_pool(self) -> bool:
+        """Whether the address is below a pool: `/pools/<namespace>/<name>`."""
+        return self.here.path.startswith("/pools/") and {"namespace", "name"} <= self.request.path_params.keys()
+
+    def pool_key(self) -> PoolKey:
+        """The pool named by the path."""
+        return PoolKey(namespace=self.request.path_params["namespace"], name=self.request.path_params["name"])
+
+    def link(self, path: str) -> str:
+        """A path of this site with the base path in front."""
+        return self.here.base + path
+
+    def wants(self, *regions: str) -> bool:
+        """Whether the answer has one of these regions, as the whole page does."""
+        wanted = regions_of(self.request)
+        return not wanted or not set(regions).isdisjoint(wanted)
+
+    async def attempt(self, source: str, answer: Coroutine[Any, Any, Answer], regions: Iterable[str] | None = None) -> Answer | None:
+        """Await an answer that the page can do without.
+
+        Returns None, and puts a note on the page, when its source fails. An ended session still ends the visit.
+        `regions` are those that show the answer, () where only the whole page does; it is asked for if one is wanted.
+        """
+        if regions is not None and not self.wants(*regions):
+            answer.close()
+            return None
+        try:
+            return await answer
+        except (ApiProblem, ApiUnreachable) as error:
+            if isinstance(error, ApiProblem) and error.problem.status == 401:
+                raise
+            self.failures.append(f"{source}: {error}")
+            return None
+
+    @contextmanager
+    def asking_ahead(self) -> Iterator["Visit"]:
+        """This visit, whose frame is asked for from now on."""
+        ahead = Ahead.ask(self.api, self.identity)
+        try:
+            yield replace(self, ahead=ahead)
+        finally:
+            ahead.close()
+
+    def without_frame(self) -> None:
+        """The answer has no frame, so the API need not be asked for it; to be said before anything is awaited."""
+        if self.ahead is not None:
+            self.ahead.close()
+
+    async def shell(
+        self,
+        title: str,
+        section: str,
+        *,
+        crumbs: tuple[Crumb, ...] = (),
+        pool: str | None = None,
+        tab: str = "",
+        ranged: bool = False,
+        live: str = "",
+        findings: tuple[Finding, ...] = (),
+        pools: Taken[PoolSummary] | None = None,
+        summary: PoolSummary | None = None,
+    ) -> Shell:
+        """The page's frame; asks the API for the identity and the pools.
+
+        A page over a fixed range has no live updates. `summary` is the page's pool as its content shows it: the frame
+        shows no other. A list of all pools becomes a tab of the pool it is below.
+        """
+        if self.in_pool and not tab and section != "pools":
+            key = str(self.pool_key())
+            title, tab, section, pool = f"{title} of {key}", section, "pools", key
+            crumbs = crumbs_below(key, *crumbs)
+        identity, taken = await asyncio.gather(self._identity(), _known(pools) if pools is not None else self._pools())
+        own = summary if summary is not None or pools is not None else await self._beyond(taken, pool)
+        cut = taken.cut_words("pools")
+        return replace(
+            self.frame(title, section, identity, taken.items if own is None else with_own(taken.items, own)),
+            pools_cut=f"of {cut} by name" if cut else "",
+            crumbs=crumbs,
+            pool=pool,
+            tab=tab,
+            ranged=ranged,
+            live_topics="" if ranged and not self.range.live else live,
+            findings=findings,
+        )
+
+    def frame(self, title: str, section: str, identity: Identity | None, pools: list[PoolSummary]) -> Shell:
+        """A frame from the given identity and pools, without asking the API."""
+        return Shell(
+            title=title,
+            section=section,
+            here=self.here,
+            identity=identity,
+            pools=pools,
+            csrf=csrf_token(self.token, secrets.token_hex(8)),
+            preferences=self.preferences,
+            range=self.range,
+            range_problem=self.range_problem,
+            partial=tuple(dict.fromkeys(self.failures)),
+            stale_seconds=max(self.stale_ages, default=None),
+            as_of=self.now,
+        )
+
+    async def first_pools(self, most: int | None = MOST_POOLS) -> Taken[PoolSummary]:
+        """The first pools by namespace and name, None for all. Raises ApiProblem."""
+        if self.ahead is not None and (most is None or most >= MOST_POOLS):
+            taken = await self.ahead.pools
+            if not taken.cut or most == MOST_POOLS:
+                return taken
+        return await first_pools(self.api, most)
+
+    async def _identity(self) -> Identity:
+        if self.identity is not None:
+            return self.identity
+        return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
+
+    async def _pools(self) -> Taken[PoolSummary]:
+        """The pools for the frame; no pools for somebody who may see none, of whose pages that is no missing part."""
+        none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
+
+        async def in_sight() -> Taken[PoolSummary]:
+            try:
+                return await self.first_pools()
+            except ApiProblem as error:
+                if error.problem.status != 403:
+                    raise
+                return none
+
+        return await self.attempt("pools", in_sight()) or none
+
+    async def _beyond(self, taken: Taken[PoolSummary], own: str | None) -> PoolSummary | None:
+        """The page's pool where it is beyond the first ones: what is offered depends on it."""
+        if own is None or not taken.cut or any(f"{one.namespace}/{one.name}" == own for one in taken.items):
+            return None
+        return await self.attempt("pool", self._pool_named(own))
+
+    async def _pool_named(self, name: str) -> PoolSummary | None:
+        """The pool of this name, which may be made up in the address."""
+        try:
+            return (await self.api.pool(PoolKey.parse(name), instances=False)).pool
+        except ValueError:
+            return None
+        except ApiProblem as error:
+            if error.problem.status not in {403, 404}:
+                raise
+            return None
+
+    def page(self, context: Context, status: int = 200) -> Response:
+        """The page, or only the regions that the request names.
+
+        A region is a template block with the name of its element's id; a name without a block is left out.
+        """
+        headers = {"Vary": f"HX-Request, HX-Request-Type, {REGIONS_HEADER}, Cookie"}
+        wanted = regions_of(self.request)
+        if not wanted:
+            return HTMLResponse(self.site.renderer.render(context), status, headers)
+        return HTMLResponse(self.site.renderer.regions(context, wanted), status, headers)
+
+    def redirect(self, path: str) -> Response:
+        """Send the browser to a page after a write.
+
+        htmx is told by a header, because it would follow a redirect without showing the new address.
+        """
+        if self.request.headers.get("hx-request"):
+            return Response(status_code=204, headers={"HX-Redirect": self.link(path)})
+        return RedirectResponse(self.link(path), 303)
+
+    async def form(self) -> FormData:
+        """The submitted form; its token has been checked."""
+        return await self.request.form()
+
+
+def regions_of(request: Request) -> tuple[str, ...]:
+    """Ids of the regions that a live page asks for again, at most REGIONS_MOST; empty = the whole page."""
+    return tuple(request.headers.get(REGIONS_HEADER, "").split()[:REGIONS_MOST])
+
+
+async def _known(answer: Answer) -> Answer:
+    return answer
+
+
+def with_own(pools: Sequence[PoolSummary], summary: PoolSummary) -> list[PoolSummary]:
+    """The pools, of the same name this one; at the end if it is none of them."""
+    place = next((at for at, one in enumerate(pools) if (one.namespace, one.name) == (summary.namespace, summary.name)), len(pools))
+    return [*pools[:place], summary, *pools[place + 1 :]]
+
+
+def problem_of(error: ClientError) -> Problem:
+    """A client's error as a problem document; an unreachable API counts as 503."""
+    if isinstance(error, ApiProblem):
+        return error.problem
+    return Problem(type="unreachable", title="The control API is not reachable", status=503, detail=str(error))
+
+
+def preferences_of(request: Request) -> Preferences:
+    """The preferences in the cookies; unknown values become the default."""
+    theme = request.cookies.get(THEME_COOKIE, "auto")
+    mode = request.cookies.get(TIME_COOKIE, "relative")
+    density = request.cookies.get(DENSITY_COOKIE, "comfortable")
+    return Preferences(
+        theme=theme if theme in THEMES else "auto",
+        time_mode=mode if mode in TIME_MODES else "relative",
+        shortcuts=request.cookies.get(SHORTCUTS_COOKIE, "on") != "off",
+        zone=zone_of(request.cookies.get(ZONE_COOKIE, "")) or "UTC",
+        density=density if density in DENSITIES else "comfortable",
+    )
+
+
+def zone_of(text: str) -> str | None:
+    """A time zone's name such as Europe/Berlin, with the slash of a cookie's value; None for another text."""
+    name = text.replace("%2F", "/").strip()
+    return name if name in known_zones() else None
+
+
+def here_of(request: Request, base: str) -> Here:
+    """The current address without empty parameters; of repeated ones the last counts."""
+    path = quote(str(request.scope["path"]), safe="/:@!$&'()*+,;=~")
+    return Here(base=base, path=path.removeprefix(base) or "/", params={k: v for k, v in request.query_params.items() if v})
+
+
+def visit_of(site: Site, request: Request, token: str, stale_ages: list[int]) -> Visit:
+    """Start a visit. An unreadable range becomes the default and is reported on the page."""
+    now = site.clock()
+    here = here_of(request, site.settings.base_path)
+    problem = None
+    try:
+        chosen = parse_range(here.params.get("from"), here.params.get("to"), now)
+    except InvalidInput as error:
+        chosen, problem = parse_range(None, None, now), str(error)
+    return Visit(
+        site=site,
+        request=request,
+        token=token,
+        api=site.api.with_token(token),
+        here=here,
+        range=chosen,
+        range_problem=problem,
+        preferences=preferences_of(request),
+        now=now,
+        failures=[],
+        stale_ages=stale_ages,
+    )

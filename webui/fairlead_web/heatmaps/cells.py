@@ -1,0 +1,329 @@
+"""Encodes a heatmap's cells as bytes: palette levels for the picture, exact steps for the numbers; and its legend.
+
+Pure; shared by PNG, canvas, table and CSV. The legend says which colour means which number, at the points where a
+reader looks.
+"""
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import cast
+
+from fairlead_client.resources.heatmaps import Heatmap, HeatmapRow
+from fairlead_web.heatmaps.palette import LIMIT_AT, LIMIT_LEVEL, change, change_level, cividis, encode_png, levels_of, limited
+from fairlead_web.text import formats
+
+METRIC_WORDS = {
+    "pending_prefill_tokens": "Pending prefill",
+    "running": "Running",
+    "waiting": "Waiting",
+    "in_flight": "In flight",
+    "kv_usage": "KV cache usage",
+    "ttft_p95": "TTFT p95",
+    "tpot_p95": "TPOT p95",
+    "hit_rate": "Prefix hit rate",
+    "requests": "Requests",
+    "failed": "Failed requests",
+}
+EXACT_CELLS = 20_000
+"""Up to this many cells the exact numbers are sent with the picture; for a larger one the page asks for one row at a
+time.
+"""
+_RESOLUTION = {"tokens": 1.0, "requests": 0.1, "requests/s": 0.01, "share": 0.001, "seconds": 0.001}
+
+
+def resolution_of(unit: str) -> float:
+    """The smallest step in which a unit's numbers are shown; unknown units have hundredths."""
+    return _RESOLUTION.get(unit, 0.01)
+
+
+def step_of(value: float | None, unit: str) -> int | None:
+    """The number shown, in steps of the unit's resolution."""
+    return None if value is None else int(value / resolution_of(unit) + 0.5)
+
+
+def text_of(value: float | None, unit: str) -> str:
+    """The exact number with its unit, as table, CSV title and tooltip show it."""
+    step = step_of(value, unit)
+    if step is None:
+        return "no data"
+    match unit:
+        case "tokens":
+            return f"{step:,} tokens"
+        case "share":
+            return f"{step // 10}.{step % 10} %"
+        case "seconds":
+            return _seconds(step)
+        case "requests":
+            return f"{step // 10}" + (f".{step % 10}" if step % 10 else "") + (" request" if step == 10 else " requests")
+        case _:
+            return f"{step // 100}.{step % 100:02d} {unit}"
+
+
+def bare_of(value: float | None, unit: str) -> str:
+    """The number without its unit, for a table whose heading names it; an en dash without data."""
+    if value is None:
+        return formats.NONE
+    text = text_of(value, unit)
+    return text.split(" ")[0] if unit in ("tokens", "requests", "requests/s") else text
+
+
+def _seconds(milliseconds: int) -> str:
+    """A latency from whole milliseconds, written as `formats.seconds` does."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 9995:
+        hundredths = (milliseconds + 5) // 10
+        return f"{hundredths // 100}.{hundredths % 100:02d} s"
+    tenths = (milliseconds + 50) // 100
+    return f"{tenths // 10}.{tenths % 10} s"
+
+
+def top_of(heatmap: Heatmap) -> float:
+    """The value of the scale's last colour.
+
+    Beyond a limit it is at least twice the limit, so that a little over it never looks like the worst; shares end at 1.
+    """
+    if heatmap.limit is None or heatmap.unit == "share":
+        return heatmap.maximum
+    return max(heatmap.maximum, 2 * heatmap.limit)
+
+
+def colours_of(heatmap: Heatmap) -> bytes:
+    """The palette of the map's scale."""
+    return cividis() if heatmap.limit is None else limited()
+
+
+def levels(heatmap: Heatmap) -> bytes:
+    """One palette index per cell, row-major."""
+    top = top_of(heatmap)
+    return levels_of([value for row in heatmap.rows for value in row.values], top, heatmap.limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extremes:
+    """The lowest and the highest value of a row that has any."""
+
+    row: HeatmapRow
+    lowest: float
+    highest: float
+
+
+def extremes_of(heatmap: Heatmap) -> list[Extremes]:
+    """Those of each row, once for all that is said of a map: it may have 184,000 cells."""
+    measured = ((row, known) for row in heatmap.rows if (known := _known(row)))
+    return [Extremes(row=row, lowest=min(known), highest=max(known)) for row, known in measured]
+
+
+def _known(row: HeatmapRow) -> Sequence[float]:
+    """The values that were measured; a row that has them all is not copied."""
+    return [value for value in row.values if value is not None] if None in row.values else cast(list[float], row.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What a map is compared with: the same grid `seconds` before, its rows in the same order."""
+
+    heatmap: Heatmap
+    seconds: int
+
+    def differences(self, now: Heatmap) -> list[float | None]:
+        """What each cell has more (+) or less (-) than then, row-major; None where either is not known."""
+        return [
+            None if one is None or other is None else one - other
+            for row, before in zip(now.rows, self.heatmap.rows, strict=True)
+            for one, other in zip(row.values, before.values, strict=True)
+        ]
+
+
+def most_change(differences: list[float | None]) -> float:
+    """The biggest change either way: the ends of the scale."""
+    return max((abs(value) for value in differences if value is not None), default=0.0)
+
+
+def picture(heatmap: Heatmap, earlier: Earlier | None = None) -> bytes:
+    """The heatmap, or how it changed, as PNG, one pixel per cell; a single transparent pixel when it has no cells."""
+    if not heatmap.rows or not heatmap.columns:
+        return encode_png(1, 1, b"\xff", cividis())
+    if earlier is None:
+        return encode_png(heatmap.columns, len(heatmap.rows), levels(heatmap), colours_of(heatmap))
+    return encode_png(heatmap.columns, len(heatmap.rows), _change_levels(heatmap, earlier)[0], change())
+
+
+def _change_levels(heatmap: Heatmap, earlier: Earlier) -> tuple[bytes, float]:
+    differences = earlier.differences(heatmap)
+    most = most_change(differences)
+    return bytes(change_level(value, most) for value in differences), most
+
+
+def packed(heatmap: Heatmap, earlier: Earlier | None = None, words: str = "") -> bytes:
+    """The canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact
+    steps (u32, all ones = none), and in a comparison those of then.
+
+    A level above the header's `limit_level` is of a value over the limit. Moves are [id, seconds from the start, row
+    of the source, row of the target, trigger, count]; those of rows that are not shown are left out. `words` is what
+    the page says of the map, as HTML.
+    """
+    rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
+    shown, most = (levels(heatmap), None) if earlier is None else _change_levels(heatmap, earlier)
+    exact = len(shown) <= EXACT_CELLS
+    header = json.dumps(
+        {
+            "pool": heatmap.pool,
+            "metric": heatmap.metric,
+            "unit": heatmap.unit,
+            "aggregate": heatmap.aggregate,
+            "group": heatmap.group,
+            "start": heatmap.start.timestamp(),
+            "step": heatmap.step_seconds,
+            "columns": heatmap.columns,
+            "top": top_of(heatmap),
+            "limit": heatmap.limit,
+            "limit_level": LIMIT_LEVEL,
+            "resolution": resolution_of(heatmap.unit),
+            "earlier": None if earlier is None else earlier.seconds,
+            "most_change": most,
+            "words": words,
+            "rows": [[row.instance, row.state, row.role, row.members] for row in heatmap.rows],
+            "moves_total": heatmap.migrations_total,
+            "moves": [
+                [
+                    move.id,
+                    round(move.at.timestamp() - heatmap.start.timestamp(), 3),
+                    rows[move.source],
+                    rows[move.target],
+                    move.trigger,
+                    move.count,
+                ]
+                for move in heatmap.migrations
+                if move.source in rows and move.target in rows
+            ],
+            "lut": (colours_of(heatmap) if earlier is None else change()).hex(),
+            "exact": exact,
+        },
+        separators=(",", ":"),
+    ).encode()
+    body = struct.pack("<I", len(header)) + header + shown
+    body += b"\0" * (-len(body) % 4)
+    if exact:
+        body += _steps(heatmap) + (_steps(earlier.heatmap) if earlier else b"")
+    return body
+
+
+def _steps(heatmap: Heatmap) -> bytes:
+    steps = [step_of(value, heatmap.unit) for row in heatmap.rows for value in row.values]
+    return struct.pack(f"<{len(steps)}I", *(0xFFFFFFFF if step is None else min(step, 0xFFFFFFFE) for step in steps))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellSize:
+    """Size of one cell, in screen pixels, in the picture that works without scripts."""
+
+    width: int
+    height: int
+
+
+def cell_size(columns: int, rows: int, stacked: int = 1) -> CellSize:
+    """Whole pixels per cell, so that a click's coordinates map back exactly; about 900 px wide, rows as tall
+    as fits when `stacked` maps are above each other.
+    """
+    sizes = ((24, 24), (48, 16), (96, 10), (200, 6))
+    height = next((size for most, size in sizes if rows * stacked <= most), 3)
+    return CellSize(width=max(2, min(24, 900 // max(1, columns))), height=height)
+
+
+def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, datetime, datetime] | None:
+    """Instance and time window under a click at (x, y) of the picture in `cell_size`; None outside."""
+    size = cell_size(heatmap.columns, len(heatmap.rows), stacked)
+    column, row = x // size.width, y // size.height
+    if not (0 <= column < heatmap.columns and 0 <= row < len(heatmap.rows)):
+        return None
+    start = heatmap.start + timedelta(seconds=column * heatmap.step_seconds)
+    return heatmap.rows[row].instance, start, start + timedelta(seconds=heatmap.step_seconds)
+
+
+def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
+    """One sentence that describes the picture, for people who cannot see it."""
+    if not extremes:
+        return "No load was recorded in this range."
+    peak = max(extremes, key=lambda one: one.highest)
+    at = heatmap.start + timedelta(seconds=peak.row.values.index(peak.highest) * heatmap.step_seconds)
+    text = f"Highest: {text_of(peak.highest, heatmap.unit)} on {peak.row.instance} at {formats.clock(at)} UTC."
+    if heatmap.limit is not None:
+        breaches = sum(len(row.breaches) for row in heatmap.rows)
+        text += f" {breaches:,} of {sum(len(row.values) for row in heatmap.rows):,} cells over the limit of {text_of(heatmap.limit, heatmap.unit)}."
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A number of the scale; `percent` is its place on the bar, and `strong` says that it is the limit."""
+
+    percent: float
+    words: str
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legend:
+    """The colour bar of one map: the name of its palette, its marks, and what the scale is measured by."""
+
+    palette: str
+    marks: tuple[Mark, ...]
+    note: str
+    alt: str
+
+
+def legend_of(heatmap: Heatmap, earlier: Earlier | None = None) -> Legend:
+    """Exact marks at both ends, at the middle of each slope, and at the limit."""
+    if earlier is not None:
+        most = most_change(earlier.differences(heatmap))
+        words = text_of(most, heatmap.unit)
+        return Legend(
+            palette="change",
+            marks=(Mark(percent=0, words=f"−{words}"), Mark(percent=50, words="same"), Mark(percent=100, words=f"+{words}")),
+            note="blue is less than then, orange is more",
+            alt="blue is less than then, grey the same, orange more",
+        )
+    unit, top, limit = heatmap.unit, top_of(heatmap), heatmap.limit
+    if limit is None:
+        return Legend(
+            palette="plain",
+            marks=tuple(Mark(percent=share * 100, words=short_of(top * share, unit)) for share in (0.0, 0.5, 1.0)),
+            note="scale: absolute" if heatmap.scale == "absolute" else "scale: this range's maximum",
+            alt="dark blue is little, bright yellow is much",
+        )
+    middle = limit + (top - limit) / 2
+    return Legend(
+        palette="limited",
+        marks=(
+            Mark(percent=0, words=short_of(0.0, unit)),
+            Mark(percent=LIMIT_AT * 50, words=short_of(limit / 2, unit)),
+            Mark(percent=LIMIT_AT * 100, words=f"limit {short_of(limit, unit)}", strong=True),
+            Mark(percent=(LIMIT_AT + 1) * 50, words=short_of(middle, unit)),
+            Mark(percent=100, words=short_of(top, unit)),
+        ),
+        note="over the limit is orange to red" if any(row.breaches for row in heatmap.rows) else "nothing was over the limit",
+        alt="dark blue is little, yellow is at the limit, orange to deep red is beyond it",
+    )
+
+
+def short_of(value: float, unit: str) -> str:
+    """A mark's number in the digits that fit: `12.5 k tokens`, `90 %`, `5 s`, `850 ms`."""
+    match unit:
+        case "tokens":
+            return f"{_three(value)} tokens" if value else "0"
+        case "share":
+            return f"{value * 100:.3g} %"
+        case "seconds":
+            return "0" if not value else f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s" if value < 1000 else f"{value:,.0f} s"
+        case _:
+            return f"{_three(value)} {unit}" if value else "0"
+
+
+def _three(value: float) -> str:
+    if value < 1000:
+        return f"{value:.3g}"
+    return f"{value / 1000:.3g} k" if value < 999_500 else f"{value / 1_000_000:.3g} M"

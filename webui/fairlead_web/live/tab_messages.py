@@ -1,0 +1,116 @@
+"""What one tab is sent: events of the API, and parts of its page.
+
+Events are cut where they end, and their items lose the fields that no script of the page reads: a pool of 500 instances
+sends 200 kB every two seconds, of which a page reads the event's name, or one figure of each. Of the parts, a tab is
+sent those that it does not have.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+
+Reads = Mapping[str, frozenset[str]]
+"""By topic the fields of its items that scripts of a page read."""
+MOST_READS = 1000
+_FIELD = re.compile(r"[a-z_0-9]{1,40}")
+_END = b"\n\n"
+
+
+class EventCutter:
+    """Puts a stream's chunks together and cuts them into whole events, each with the empty line that ends it."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The events that are whole now."""
+        *whole, self._rest = (self._rest + chunk).split(_END)
+        return [one + _END for one in whole]
+
+
+def value_of(event: bytes, name: bytes) -> str:
+    """A line's value such as that of `event: pools`; empty where the event has no such line."""
+    found = next((line for line in event.split(b"\n", 2)[:2] if line.startswith(name + b": ")), b"")
+    return found.partition(b": ")[2].decode(errors="replace")
+
+
+def reads_of(header: str | None) -> Reads | None:
+    """What a browser says its page reads: `instances=id,pool,running migrations=id`; None if it does not say."""
+    if header is None:
+        return None
+    found: dict[str, frozenset[str]] = {}
+    for topic, _, fields in (one.partition("=") for one in header[:MOST_READS].split()):
+        found[topic] = found.get(topic, frozenset()) | {one for one in fields.split(",") if _FIELD.fullmatch(one)}
+    return found
+
+
+def slimmed(event: bytes, reads: Reads | None) -> bytes:
+    """The event with as many items, which have only the fields that are read; whole where it is not known what is."""
+    if reads is None:
+        return event
+    return _with(event, reads.get(value_of(event, b"event"), frozenset()))
+
+
+@lru_cache(maxsize=16)
+def _with(event: bytes, fields: frozenset[str]) -> bytes:
+    """Made once for all streams that carry the event to such a page."""
+    head, found, data = event.partition(b"\ndata: ")
+    if not found or not data.startswith(b"["):
+        return event
+    items = [{name: one[name] for name in one if name in fields} for one in msgspec.json.decode(data, type=list[dict[str, object]])]
+    return head + found + msgspec.json.encode(items) + _END
+
+
+_AGES = re.compile(rb"<time.*?</time>", re.DOTALL)
+_BEGIN = b'<hx-partial hx-target="#'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One rendered part as an event has it, and digests of it and of it without its ages."""
+
+    told: bytes
+    digest: bytes
+    ageless: bytes
+
+
+class PartsSent:
+    """The parts that one tab was sent last."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Part] = {}
+
+    def message(self, html: bytes, *, whole: bool) -> bytes:
+        """An event with the parts that differ, empty if nothing but ages does; `whole` sends every part once more.
+
+        Ages come along with the rest, so that all that a message says is of one time.
+        """
+        parts = _cut(html)
+        known = self._known
+        if not whole and all(name in known and known[name].ageless == part.ageless for name, part in parts.items()):
+            return b""
+        chosen = [part.told for name, part in parts.items() if whole or name not in known or known[name].digest != part.digest]
+        known.update(parts)
+        return b"data: " + b"".join(chosen) + b"\n\n" if chosen else b""
+
+
+@lru_cache(maxsize=32)
+def _cut(html: bytes) -> dict[bytes, Part]:
+    """The parts by their names; done once for all tabs that are sent the same rendering."""
+    found = {}
+    for rest in html.split(_BEGIN)[1:]:
+        part = _BEGIN + rest
+        found[rest.partition(b'"')[0]] = Part(
+            told=b"\ndata: ".join(part.splitlines()),
+            digest=_digest(part),
+            ageless=_digest(_AGES.sub(b"", part)),
+        )
+    return found
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
