@@ -1,4 +1,4 @@
-"""FigureOff: a figure that routers go by, or would after a restart, has been off by more than half for minutes."""
+"""FigureOff: a figure that routers use, or would use after a restart, has been wrong by more than half for minutes."""
 
 from collections.abc import Iterator
 

@@ -32,7 +32,7 @@ def _range(chosen: Confirmed) -> str:
 
 
 def simulation_words(found: Simulated) -> str:
-    """Of what the simulation is."""
+    """Names the simulation and the time that it covers."""
     return f"the simulation of the last {wording.seconds(found.seconds)}"
 
 

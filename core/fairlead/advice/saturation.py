@@ -29,8 +29,8 @@ FRESH_SECONDS = 30.0
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each role of which more instances would help, where requests are missed for it: by the simulation
-    of what came, else by the work that arrives.
+    """A finding for each role that misses requests and would be helped by more instances: by the simulation of the
+    recorded requests, else by the arriving work.
     """
     found = pool.simulated
     if found is not None and (role := pool.role(found.role)) is not None:
@@ -127,7 +127,7 @@ def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]
 
 
 def _remedy(pool: PoolSituation, role: SeenRole, replicas: int, words: str, simulation: str | None) -> tuple[Remedy | None, str]:
-    """The plan for so many replicas, where one can be made, and why not."""
+    """The plan for this number of replicas, if one can be made, and else why not."""
     if not pool.can_scale:
         return None, f"{words}; its engines are started elsewhere"
     if pool.scaling.mode is ScalingMode.SLO:

@@ -1,4 +1,6 @@
-"""NoRouter, OperatorSilent, FiguresBehind: nobody reports, or it is not counted yet, so what is shown is not of now."""
+"""NoRouter, OperatorSilent, FiguresBehind: no process reports, or its reports are not counted yet, so the figures shown
+are old.
+"""
 
 from collections.abc import Iterator
 

@@ -49,7 +49,7 @@ class RoleShare:
 
 
 Shares = Mapping[Role, RoleShare]
-"""Of prefill and decode."""
+"""The shares of prefill and decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def _apart(shares: Shares, seen: Shares, spec: RatioSpec) -> int:
 
 
 def _short(shares: Shares, seen: Shares, demand: Demand, spec: RatioSpec) -> int:
-    """The sign of the move that work beyond what a role can do calls for; 0 while there is none, or none would help."""
+    """The sign of the move that a role's overload calls for; 0 if there is no overload, or no move would help."""
     now_served, _ = _outlooks(shares, Role.PREFILL, Role.DECODE, demand)
     if any(share.work is None for share in shares.values()) or now_served is None or now_served.busiest <= 1:
         return 0
@@ -156,7 +156,8 @@ def _hold(memory: RatioMemory, shares: Shares, receiver: Role, donor: Role, dema
 
 
 def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
-    """Of smoothed work after `row` comparisons that all found a move worth it: the longer the row, the surer it is.
+    """Standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer the row,
+    the smaller.
 
     An exponential mean is as good as one over (2 - a) / a figures.
     """

@@ -17,7 +17,7 @@ _HOUR = 3600.0
 
 
 class ScalingMode(StrEnum):
-    """Who decides the number of instances of a role."""
+    """What decides the number of instances of a role."""
 
     FIXED = "Fixed"
     SLO = "SLO"
@@ -25,7 +25,7 @@ class ScalingMode(StrEnum):
 
 
 class RatioMode(StrEnum):
-    """Who decides how many of a pool's instances prefill and how many decode."""
+    """What decides how many of a pool's instances prefill and how many decode."""
 
     FIXED = "Fixed"
     AUTO = "Auto"

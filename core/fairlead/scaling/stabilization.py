@@ -13,7 +13,7 @@ from fairlead.scaling.recommendations import Hold
 from fairlead.scaling.specs import ScaleDownSpec, ScaleUpSpec, ScalingSpec
 
 GAP_PERIODS = 4
-"""After so many periods without a comparison the windows begin anew."""
+"""After this many periods without a comparison the windows restart."""
 
 _LEAST_GAP_SECONDS = 60.0
 _ROUNDING = 1e-9

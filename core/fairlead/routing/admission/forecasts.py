@@ -36,7 +36,7 @@ class DecodeForecast:
 
     @property
     def decode_seconds(self) -> float:
-        """How long a decode lasts in the mean; learnt."""
+        """Mean duration of a decode, in seconds; measured."""
         return self._lifetimes.mean_seconds
 
     def expect(self, request_id: str, at: float, tokens: int) -> None:

@@ -37,7 +37,7 @@ class DecodeLifetimes:
 
     @property
     def mean_seconds(self) -> float:
-        """Of those remembered."""
+        """The mean of the remembered lifetimes."""
         return sum(self._ordered) / KEPT
 
     def observe(self, seconds: float, now: float = 0.0) -> None:

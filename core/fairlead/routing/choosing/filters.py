@@ -68,7 +68,7 @@ class UtilizationFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixCacheAffinity:
-    """What `prefix-cache-affinity-filter` is told."""
+    """Parameters of `prefix-cache-affinity-filter`."""
 
     affinity_threshold: float = number("Matched share of the prompt from which an instance holds it.", 0.8, minimum=0.0, maximum=1.0)
     exploration_probability: float = number("Share of requests that this filter leaves alone.", 0.0, minimum=0.0, maximum=1.0)
@@ -83,9 +83,8 @@ class PrefixCacheAffinity:
 
 
 class PrefixCacheAffinityFilter:
-    """`prefix-cache-affinity-filter`: who holds nearly all of the prompt, unless they are too busy to be worth it.
-
-    Of a prompt only the first `most_tokens` are compared; 0 = all.
+    """`prefix-cache-affinity-filter`: keeps instances that hold nearly all of the prompt, unless they are too busy to
+    be worth it. Only the first `most_tokens` of a prompt are compared; 0 = all.
     """
 
     def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:

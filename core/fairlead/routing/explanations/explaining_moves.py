@@ -54,11 +54,11 @@ _NUMBERS_BY_UNIT = {
     (BindingReason.PREFIX_OUTWEIGHED, Unit.TOKENS): "{0} were to be computed there, {1} where it went",
     (BindingReason.PREFIX_OUTWEIGHED, Unit.SECONDS): "the policy's cost of staying was {0}, of going {1}",
 }
-"""How the number that decided is told, by trigger; see `fairlead.reports.moves.MoveCause`."""
+"""The wording of the deciding number, by trigger; see `fairlead.reports.moves.MoveCause`."""
 
 
 class TimedMove(CausedMove, Protocol):
-    """What a sentence about a move is made from: its cause, its ends, and what came of it."""
+    """The facts for a sentence about a move: its cause, its ends, and its result."""
 
     @property
     def source(self) -> str: ...
@@ -77,7 +77,7 @@ class TimedMove(CausedMove, Protocol):
 
 
 def explain_move(move: TimedMove, what: str) -> str:
-    """What moved and why, what was predicted, and what came of it. `what` is the session or the request."""
+    """What moved and why, the prediction, and the result. `what` is the session or the request."""
     return f"{what} went from {move.source} to {move.target}: {cause(move)}. {promise(move)} {verdict(move)}"
 
 

@@ -134,8 +134,8 @@ class Ear:
         )
 
     def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
-        """New sessions by instance. A new instance has none of the sessions of before, and would get every new one if
-        all that it has counted.
+        """New sessions by instance. A new instance has none of the earlier sessions, and would get every new one if all
+        were counted.
         """
         if candidates is not self._seen:
             if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:

@@ -96,9 +96,8 @@ TIES = "to the instance with the most sessions, then by id"
 
 
 class Fairlead:
-    """The policy `fairlead`; with a `model` it goes by what that expects, while it errs less.
-
-    Bindings record where a session's KV cache is, and guide a router that has not seen the session itself.
+    """The policy `fairlead`; with a `model` it uses the model's predictions while they err less. Bindings record where
+    a session's KV cache is, and guide a router that has not seen the session.
     """
 
     name = "fairlead"
@@ -247,7 +246,7 @@ def _errors(model: LearntTtfts) -> dict[str, float]:
 
 
 class LearningFairlead(LearnsTtfts, Fairlead):
-    """`fairlead` that learns TTFTs and goes by them while they are the better."""
+    """`fairlead` with a trained TTFT model, used while it is better than the formula."""
 
     def __init__(self, parameters: FairleadParameters) -> None:
         model = LearntTtfts(LearnerSettings(feature_names=FEATURES), STALE_SAMPLES, BETTER)
@@ -256,7 +255,7 @@ class LearningFairlead(LearnsTtfts, Fairlead):
 
 
 LEARNED = "learned-"
-"""Begins the code of a rule that went by what was learnt."""
+"""Beginning of the code of a rule that used a trained model."""
 _LESS_WRONG = Comparison(term="learned_error_seconds", holds=Holds.AT_MOST, against="formula_error_seconds")
 _LOWEST = DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens"), ties=TIES)
 _IN_TIME = DecisionRule(

@@ -114,7 +114,7 @@ class LodestarParameters(PrefixCacheLoadParameters):
 
 
 class Lodestar(LearnsTtfts):
-    """The policy `lodestar`. What is still equal after `near_best` goes by id."""
+    """The policy `lodestar`. Ties that remain after `near_best` are broken by id."""
 
     name = "lodestar"
 

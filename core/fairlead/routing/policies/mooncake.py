@@ -69,7 +69,7 @@ class FetchOptions:
 
 
 class Mooncake:
-    """The policy `mooncake`. Ties go by id, as in the algorithm."""
+    """The policy `mooncake`. Ties are broken by id, as in the algorithm."""
 
     name = "mooncake"
 

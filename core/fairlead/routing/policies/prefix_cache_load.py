@@ -38,7 +38,7 @@ class PrefixCacheLoadParameters(QueueParameters):
 
 
 class PrefixCacheLoad:
-    """The policy `prefix-cache-load`. Ties for the fewest requests go by chance."""
+    """The policy `prefix-cache-load`. Ties for the fewest requests are broken at random."""
 
     name = "prefix-cache-load"
 

@@ -50,7 +50,7 @@ class Expecting:
             tracked.expected = None
 
     def expire(self, now: float) -> None:
-        """What no event told of in time is not expected any more."""
+        """Stop expecting blocks that no event reported in time."""
         while self._computed and self._computed[0][0] <= now:
             _, source, keys, name = self._computed.popleft()
             self._caches.index.no_longer_expect(source, keys, name)
