@@ -130,7 +130,7 @@ class PoolSpec:
 
     @property
     def adopts(self) -> bool:
-        """Whether the instances are running pods that the roles select, and none is made or ended here."""
+        """Whether the instances are running pods that the roles select, and the operator creates and deletes none."""
         return adoption_specs.adopts(self)
 
     @property

@@ -198,8 +198,8 @@ class EngineFacts(EngineSpecFacts):
     """
 
     block_tokens: int = 512
-    """Tokens per routing block; prompts are compared in whole blocks. A router that has learnt what a token is sets it
-    to what `block_bytes` are.
+    """Tokens per routing block; prompts are compared in whole blocks. A router that has measured the size of a token
+    sets it to the tokens of `block_bytes`.
     """
     block_bytes: int = 2048
     """Bytes of text per routing block: `spec.routing.blockTokens` at the declared bytes per token."""

@@ -21,7 +21,7 @@ _REMEMBERED = 65_536
 MOST_RANKS = 1024
 """An engine that tells of more ranks is not believed."""
 LOST_SECONDS = 10.0
-"""An engine that has told nothing of a rank for so long, while it told of others, has lost it."""
+"""An engine that has reported nothing about a rank for this many seconds, while it reported others, has lost it."""
 
 Ranks = tuple[int, ...]
 
@@ -81,7 +81,7 @@ class RanksSeen:
         """As the header counts them, in order; empty while one rank at most is known."""
 
     def see(self, names: Collection[int], now: float) -> bool:
-        """The engine told something of these ranks, all that it has, at `now` (seconds of any clock); whether `ranks`
+        """The engine reported these ranks, all that it has, at `now` (seconds of any clock); returns whether `ranks`
         changed.
         """
         if not names or max(names) - min(names) >= MOST_RANKS or min(names) < 0:

@@ -65,13 +65,13 @@ class SequenceTracker(Generic[Batch]):
         self._most_waiting = most_waiting
         self._next = first
         self._newest_stamp: float | None = None
-        """Of the batch before `_next`; None if that is not known."""
+        """Timestamp of the batch before `_next`; None if unknown."""
         self._waiting: dict[int, tuple[float, Batch]] = {}
         self._replaying = False
         self._asked_at: int | None = None
         """The number that was missing first when the replay was asked for."""
         self._asked_stamp: float | None = None
-        """Of the batch before that one."""
+        """Timestamp of the batch before that one."""
         self._recognised = True
         """Whether the replay has shown the batch before `_next` as we know it; if not, it is another engine's."""
         self._incomplete = False

@@ -41,7 +41,7 @@ class RoundPlan:
     creations: list[CreateInstance] = field(default_factory=list)
     scalings: list[ScaleWorkload] = field(default_factory=list)
     failures: dict[Role, list[int]] = field(default_factory=dict)
-    """Of each failed instance that this plan gives up: the failures in a row that its replacement comes after."""
+    """For each failed instance that this plan removes: the failures in a row that precede its replacement."""
 
     def free(self) -> list[ObservedInstance]:
         """Instances without an action in this round whose pods are not being deleted."""

@@ -89,7 +89,7 @@ TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType(
         BindingReason.SLO,
     )
 )
-"""What routers are told in the place of a reason that those of the last release do not know; no router acts on it."""
+"""The reason sent to routers instead of one that those of the last release do not know; no router acts on it."""
 
 
 def told_reason(stored: str) -> BindingReason:

@@ -121,7 +121,7 @@ class EarlyRejectionOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioOverride:
-    """Who balances prefill and decode while a window is open, and how; what is left out stays the pool's."""
+    """What balances prefill and decode while a window is open, and how; omitted fields stay the pool's."""
 
     mode: RatioMode | None = override(RatioSpec, "mode")
     method: RatioMethod | None = override(RatioSpec, "method")

@@ -11,7 +11,7 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_SHARE = 0.9
-"""Of the observations, those nearest to a first fit that the second goes by."""
+"""Share of the observations, those nearest to a first fit, that the second fit uses."""
 
 FITTED_OBSERVATIONS = 400
 """Observations that a fit rests on; further ones replace the oldest."""

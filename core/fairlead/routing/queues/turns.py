@@ -107,7 +107,7 @@ class RankTurns:
         return found[self._rows(instances)]
 
     def all_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """The same of all that waits, late or not."""
+        """The work of all waiting requests, late or not, beyond the tenant's turn, by instance."""
         _, everything = self._points(tenant)
         return self._backlogs.all_beyond(np.array(everything))[self._rows(instances)]
 
@@ -208,11 +208,11 @@ class Turns:
         self.leaves(tracked, late=late)
 
     def least_served(self) -> list[str]:
-        """Of the waiting tenants, those that have had the least."""
+        """The waiting tenants that have had the least."""
         return _least(self.waiting.items())
 
     def least_served_of_late(self) -> list[str]:
-        """The same of those that have late requests."""
+        """The tenants with late requests that have had the least."""
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
