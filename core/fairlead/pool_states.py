@@ -66,8 +66,8 @@ class PoolState:
 
     `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api,
     argocd-controller, …). `paused` is set when the spec was refused, and `problem` says why: the last good spec stays
-    in force and nothing that serves is changed. `scaling_decisions` are the newest of each controller and role, told
-    again and again; each is stored once.
+    in force and nothing that serves is changed. `scaling_decisions` are the newest of each controller and role,
+    repeated in each state; each is stored once.
     """
 
     uid: str

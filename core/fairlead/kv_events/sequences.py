@@ -1,4 +1,4 @@
-"""Numbers of batches: what was lost, what comes twice, and when an engine began anew.
+"""Sequence numbers of batches: which were lost, which came twice, and when an engine restarted.
 
 An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses what a slow or late subscriber does
 not take in time, so a subscriber asks the engine to replay from a number on. A restarted engine begins at 0 again with

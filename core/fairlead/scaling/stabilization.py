@@ -1,7 +1,7 @@
 """From recommendations to steps: stabilisation windows, limits per period and cooldowns, as autoscaling/v2 has them.
 
 Within a window the lowest recommendation counts for growing and the highest for shrinking. After a gap in the
-comparisons (signals missing, the operator away, the clock set forward or back) both windows begin anew with the present
+comparisons (signals missing, the operator away, the clock set forward or back) both windows restart with the present
 number, as an HPA's do when its controller starts.
 """
 

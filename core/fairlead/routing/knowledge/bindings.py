@@ -1,12 +1,12 @@
 """Session bindings as one router knows them: a session's KV home, its version, and when it was last used.
 
-The API's word is final. A change made here is optimistic: it takes effect at once and stays pending until the API has
-told its id, as the binding now in force, or another writer's newer binding, which replaces ours. Each change names the
-newest version the API has told and the pending change it follows, so that the API can see exactly what this router knew
+The API decides. A change made here is optimistic: it takes effect at once and stays pending until the API reports its
+id as the binding in force, or another writer's newer binding, which replaces ours. Each change names the newest version
+from the API and the pending change it follows, so that the API can see exactly what this router knew
 (`fairlead.binding_races`).
 
-The API keeps an instance and a rank; here a home is a target (`fairlead.targets`). What the API has told is kept beside
-it, since a home cannot be found before it is known which ranks its instance has, and must be found again afterwards.
+The API keeps an instance and a rank; here a home is a target (`fairlead.targets`). The API's rank is kept too, since a
+home cannot be found before it is known which ranks its instance has, and must be found again afterwards.
 """
 
 from collections import OrderedDict

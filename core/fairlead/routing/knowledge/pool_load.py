@@ -1,10 +1,10 @@
-"""How full a pool is: the prefills that come, and the time that its decodes need.
+"""How full a pool is: arriving prefills, and the time that its decodes need.
 
-Load 1 means that an instance has, in the mean, no time left when every prefill that comes is computed and every answer
-gets its tokens within the TPOT target. For example, 0.4 s of prefill a second for each instance, and decode steps of
-35 ms under a target of 100 ms: 0.75.
+Load 1 means that an instance has, on average, no time left when every arriving prefill is computed and every answer
+gets its tokens within the TPOT target. For example, 0.4 s of prefill a second for each instance, and decode steps of 35
+ms under a target of 100 ms: 0.75.
 
-Of several routers each sees its own requests only. It takes the others to send as much as itself, as behind a balancer.
+A router sees only its own requests. It assumes that the others send as much as itself, as behind a load balancer.
 """
 
 from math import exp

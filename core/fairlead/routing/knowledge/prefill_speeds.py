@@ -1,8 +1,8 @@
 """The prefill speed of a pool's instances, measured from the prefills that routers see.
 
-The last prefills are kept. Of those whose speed is within a factor of two of the median, weighed by tokens, all tokens
-over all seconds are the measured one: so long prompts, which take longer for each token, count with their time, and one
-prefill that stood behind something else, or a cache that knew more than was believed, does not. Nothing needs to be
+The last prefills are kept. Of those whose speed is within a factor of two of the median, weighted by tokens, the
+measured speed is all tokens over all seconds: so long prompts, which take longer per token, count with their time,
+while a prefill that waited behind other work, or a larger hit than predicted, does not distort it. Nothing needs to be
 clamped to what the pool declares.
 
 A short prefill is mostly the wait for the engine's step and says little of its speed. The longer ones count; the short

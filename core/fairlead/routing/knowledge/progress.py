@@ -1,8 +1,8 @@
-"""Whether an engine that has work makes progress, by what its metrics show and what its answers bring.
+"""Whether an engine that has work makes progress, by its metrics and its answers.
 
 An engine's HTTP server often is a process of its own, which goes on answering when the one that computes hangs: its
-metrics then repeat the last figures. So an engine is judged by what moves with its steps: counts of tokens and steps,
-the used share of its KV cache, the number of requests it runs, tokens that come, batches of KV events.
+metrics then repeat the last figures. So an engine is judged by figures that change with its steps: counts of tokens and
+steps, the used share of its KV cache, the number of requests it runs, tokens that come, batches of KV events.
 
     still = from the later of {what moved last, the first request of this router that waits for it} to the newest page
     slow    when still >= allowed / 2

@@ -1,15 +1,14 @@
-"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that keep
-what can be in time in time.
+"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that serve in time the
+requests that still can be.
 
-The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out what is late, as it
-stands behind; both wait and rest are longer where much decodes, as its queue gives decodes their time between prefills
-(see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 / (1 -
-load): a second of work at load 0.5 delays those behind it by another second in all, at 0.75 by three. A full KV cache
-counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever computed
-it first. Instances that would be late come last, while being in time elsewhere costs no more than a TTFT target.
-Prefills and waits are taken to be as long as those seen on the instance, against the others; what a prefill makes
-others wait, as long as the pool takes for it in the mean. With `learned_ttft` a model takes the place of `wait + rest +
-prefill` while it errs less.
+The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out late requests, as they
+are served last; wait and rest are both longer where much decodes, as its queue gives decodes time between prefills (see
+`queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 / (1 - load): a
+second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three. A full KV cache
+counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to the instance that
+computed it first. Instances that would be late come last, unless being in time elsewhere costs more than a TTFT target.
+Prefills and waits are scaled by the instance's observed pace relative to the others; the delay that a prefill causes
+others uses the pool's mean. With `learned_ttft` a model replaces `wait + rest + prefill` while it errs less.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""Lodestar: where a learnt model expects the shortest TTFT, for the request and those after it; by a heuristic where
-the model cannot know.
+"""Lodestar: chooses the instance where a trained model expects the shortest TTFT, for the request and those after it;
+uses a heuristic where the model cannot know.
 
-The model is a small network over what each instance and the request look like (`instance_features`), trained outside
-on what came of this router's own requests (`fairlead.predictors`). After Lodestar (arXiv 2606.00946), Algorithms 3
-and 4, with their tie-break mended: theirs compares with a bound above the best and never acts. And theirs goes for the
-TTFT of each request alone, which close to saturation gives up so much of the cache that all wait longer.
+The model is a small network over what each instance and the request look like (`instance_features`), trained outside on
+the results of this router's own requests (`fairlead.predictors`). After Lodestar (arXiv 2606.00946), Algorithms 3 and
+4, with their tie-break mended: theirs compares with a bound above the best and never acts. And theirs goes for the TTFT
+of each request alone, which close to saturation gives up so much of the cache that all wait longer.
 """
 
 from dataclasses import dataclass, replace

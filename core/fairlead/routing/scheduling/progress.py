@@ -60,7 +60,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
-        """Tell the policy how its choice turned out, if it wants to know. A policy that fails at that costs no answer."""
+        """Tell the policy how its choice turned out, if it wants to know. A policy that fails here costs no answer."""
         if tracked.learn is None:
             return
         try:
@@ -95,7 +95,7 @@ class Progress:
                 learn_under_way(self._state, tracked, now)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """Completed; the engine's own count of cached tokens, if reported, replaces the estimate in the load samples."""
+        """Completed; the engine's count of cached tokens, if reported, replaces the estimate in the load samples."""
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):

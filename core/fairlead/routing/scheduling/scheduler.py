@@ -159,7 +159,7 @@ class PoolScheduler:
         self._progress.generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """Completed; the engine's own count of cached tokens, if reported, replaces the estimate in the load samples."""
+        """Completed; the engine's count of cached tokens, if reported, replaces the estimate in the load samples."""
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
