@@ -110,8 +110,8 @@ def _to_sign_in(error: ApiProblem) -> str:
 
 
 def _sandbox(root: Path) -> tuple[tuple[str, ...], str] | None:
-    """Addresses and admin token of the sandbox that runs on this state directory; None if there is none, it is not
-    installed, or it is somebody else's: only its owner can read the file with the token.
+    """Addresses and admin token of the sandbox that runs on this state directory; None if there is none, if it is not
+    installed, or if it belongs to somebody else: only its owner can read the file with the token.
     """
     try:
         if not (root / "run.json").exists():

@@ -22,7 +22,7 @@ from fairlead_simulator.errors import OutputUnwritable, RecordsUnusable, Simulat
 from fairlead_simulator.option_types import InputUnusable, WholeOption
 
 MOST_UNKNOWN = 0.2
-"""Of a pool's requests: with more of which nothing is known, engines had work that the fit does not see."""
+"""Share of a pool's requests: with more unrecorded ones, engines had work that the fit does not see."""
 _COLUMNS = ("", "requests", "mean", "P50", "P90", "P99", "mean error", "correlation")
 
 

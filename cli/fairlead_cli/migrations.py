@@ -1,4 +1,4 @@
-"""`fairlead migrations` shows what moved between instances: predicted, and what came of it."""
+"""`fairlead migrations` shows what moved between instances: predicted and actual."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _requests = click.option("--requests", is_flag=True, help="Re-routes of single r
 
 @click.group()
 def migrations() -> None:
-    """Sessions that moved between instances: what was predicted, and what came of it."""
+    """Sessions that moved between instances: predicted and actual benefit."""
 
 
 @migrations.command("list")

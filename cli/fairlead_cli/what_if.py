@@ -36,7 +36,7 @@ _PARAMETERS = msgspec.json.Decoder(dict[str, Any])
 
 @click.group("what-if")
 def what_if() -> None:
-    """Try policies on what came to a pool: simulations of its own traffic, and plans made from them."""
+    """Try policies on a pool's recorded traffic, and make plans from the results."""
 
 
 @what_if.command()

@@ -68,10 +68,7 @@ def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
 
 
 class Finalization:
-    """Decides when a deleted pool may go.
-
-    It remembers only whether the deletion was told to the control API.
-    """
+    """Decides when a deleted pool may go. It remembers only whether the control API knows of the deletion."""
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace) -> None:
         self._pool = pool

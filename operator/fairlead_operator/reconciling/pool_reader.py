@@ -49,7 +49,7 @@ class PoolReading:
     revisions: tuple[str, ...] = ()
     """The revisions of earlier templates that instances still have, first the one that most have."""
     rollout: Rollout | None = None
-    """The rollout under way, as the status knows it or, where that is lost, its revision."""
+    """The rollout in progress, from the status or, if that is lost, from its revision."""
     standing: Mapping[Role, int]
     """The numbers of instances that stand, of roles that the status has lost; empty where it has them."""
 
@@ -80,7 +80,7 @@ class PoolReader:
         self._serves_gateways = serves_gateways
 
     async def pool(self) -> dict[str, Any] | None:
-        """The pool's object; None when there is none."""
+        """The pool's object; None if there is none."""
         return await self._cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
 
     async def pods(self, identity: PoolIdentity, spec: PoolSpec | None = None) -> list[dict[str, Any]]:

@@ -142,9 +142,10 @@ def simulate_cell(
 def run_cells(
     workload: Workload, cells: Sequence[Cell], *, processes: int, keep_loads: bool, on_progress: Callable[[int], None]
 ) -> Generator[CellResult, None, None]:
-    """Results as they come (in the cells' order with one process). `on_progress` is told of requests that ended.
+    """Results as they come (in the cells' order with one process).
 
-    Raises CellFailed for a policy that fails. Whoever stops asking for results ends what is still running.
+    `on_progress` gets the number of requests that ended. Raises CellFailed for a policy that fails. A caller that stops
+    asking for results ends the runs in progress.
     """
     ideal, _ = ideal_hits(workload)
     if processes == 1 or len(cells) == 1:
