@@ -19,7 +19,7 @@ _SIGN = "#"
 _REMEMBERED = 65_536
 """Names are divided several times for each request; all of a router's are remembered."""
 MOST_RANKS = 1024
-"""An engine that tells of more ranks is not believed."""
+"""An engine that reports more ranks is not believed."""
 LOST_SECONDS = 10.0
 """An engine that has reported nothing about a rank for this many seconds, while it reported others, has lost it."""
 
@@ -66,7 +66,7 @@ def chosen_rank(key: str, targets: Sequence[str]) -> str:
 
 
 class RanksSeen:
-    """The data-parallel ranks of one engine, by what it tells of each in turn.
+    """The data-parallel ranks of one engine, from its reports about each in turn.
 
     An engine may name its ranks from another number than 0 on: an API server of vLLM's hybrid load balancing names
     those of its node as the whole deployment does, and counts them in the header from 0 on.

@@ -102,7 +102,7 @@ class _PodSpec(TypedDict, total=False):
 
 
 class PodParts(TypedDict, total=False):
-    """What `find` tells of a pod; all members are optional."""
+    """What `find` returns about a pod; all members are optional."""
 
     metadata: _Metadata
     spec: _PodSpec

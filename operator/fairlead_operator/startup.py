@@ -216,7 +216,7 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
     if not settings.namespaces:
         with contextlib.suppress(ClusterError):
             if not await cluster.may_list_definitions():
-                logger.warning("no right to list CustomResourceDefinitions: one that is installed anew is noticed at the next start")
+                logger.warning("no right to list CustomResourceDefinitions: a new one is noticed at the next start")
                 kopf_settings.scanning.disabled = True
 
 

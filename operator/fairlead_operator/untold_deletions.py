@@ -60,7 +60,7 @@ class UntoldDeletions:
         """Tell that a pool is gone, if it is. Raises ClusterError."""
         if await cluster.get(Resource.POOLS, pool.namespace, pool.name) is None:
             told = isinstance(await control_plane.delete_pool(pool), Taken)
-            logger.info("a deletion that was not told before", extra={"pool": str(pool), "control_plane_told": told})
+            logger.info("a deletion that was not reported before", extra={"pool": str(pool), "control_plane_told": told})
 
     async def watch(self, control_plane: TellsUnheardPools, cluster: Cluster, pause: float) -> None:
         """Look forever, with these pauses."""

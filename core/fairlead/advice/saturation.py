@@ -98,7 +98,7 @@ def _why(pool: PoolSituation, role: SeenRole) -> str:
     serving = wording.of_role(role.role, len(accepting))
     loaded = [one for one in accepting if one.load is not None and one.load >= pool.scaling.target_load]
     if not loaded:
-        return f"more comes than {serving} serve{'s' if len(accepting) == 1 else ''} in time"
+        return f"more work arrives than {serving} serve{'s' if len(accepting) == 1 else ''} in time"
     return f"{len(loaded)} of {serving} {'is' if len(accepting) == 1 else 'are'} saturated"
 
 
@@ -133,7 +133,7 @@ def _remedy(pool: PoolSituation, role: SeenRole, replicas: int, words: str, simu
     if pool.scaling.mode is ScalingMode.SLO:
         return None, f"{words}; spec.scaling sets the number"
     if role.wanted >= replicas:
-        return None, f"{role.wanted} are wanted already and start"
+        return None, f"{role.wanted} are desired already and starting"
     allowed = min(replicas, role.most)
     if allowed <= role.wanted:
         return None, f"{words}; maxReplicas {role.most} does not allow more"

@@ -2,7 +2,7 @@
 
 An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses what a slow or late subscriber does
 not take in time, so a subscriber asks the engine to replay from a number on. A restarted engine begins at 0 again with
-an empty cache. Its batch is told from one that comes twice by its stamp, which is later than all before.
+an empty cache. Its timestamp, later than all earlier ones, distinguishes its batch from one that comes twice.
 
 The caller owns sockets and time: it hands in what arrives and does what the returned `Step` says.
 """
@@ -179,7 +179,7 @@ class SequenceTracker(Generic[Batch]):
         self._incomplete = False
 
     def _note_restart(self, number: int, stamp: float) -> None:
-        """A number that was taken, with a later stamp, shows that the engine is another one than before."""
+        """A number that was taken, with a later stamp, shows that the engine has restarted."""
         if self._taken is not None and number < self._taken[0] and stamp > self._taken[1]:
             self._taken = None
             self.counts.restarts += 1

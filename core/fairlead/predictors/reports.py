@@ -1,4 +1,4 @@
-"""What a learning policy tells of itself: how it decided, what its model is, and how wrong it was of late."""
+"""What a learning policy reports about itself: how it decided, what its model is, and how wrong it was of late."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

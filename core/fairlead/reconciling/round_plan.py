@@ -109,7 +109,7 @@ class RoundPlan:
             self.creations.append(CreateInstance(role=role, ordinal=ordinal, spec_hash=spec_hash, reason=reason, failures=after))
 
     def failed(self, role: Role, failures: int) -> None:
-        """Remember that the replacement of a failed instance comes after so many failures in a row."""
+        """Remember how many failures in a row precede the replacement of a failed instance."""
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:

@@ -103,8 +103,8 @@ class BindingChange:
     """A session's home set or moved.
 
     The change says exactly which binding it replaces, and loses the race when the session no longer has that binding.
-    `based_on` is the newest version the API has told this router (0 = none). `after` is the id of a later change by
-    this router that the API has not answered yet, None when there is none. `id` is unique for ever; the MigrationRecord
+    `based_on` is the newest version this router has from the API (0 = none). `after` is the id of a later change by
+    this router that the API has not answered yet, None when there is none. `id` is unique forever; the MigrationRecord
     of the same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None
     where an instance computes as one, or nobody knows. A change whose previous home is the one it names is only a sign
     of life of a session that stays; with `shared` it says that the name is no session's, as several conversations use

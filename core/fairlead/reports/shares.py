@@ -53,7 +53,9 @@ class PlacedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolShare:
-    """What a router that decides for itself tells of a pool, and why it does (`Apart`, or a newer router's word)."""
+    """The report of a router that decides for itself about a pool, and why it does (`Apart`, or a newer
+    router's word).
+    """
 
     pool: PoolKey
     why: str

@@ -28,10 +28,10 @@ class Reach:
 
     `beyond` need longer than the TTFT target alone, on an idle instance with every prefix that came before; `refused`
     got no answer, `refused_beyond` are both. `too_long` need more KV memory than an engine has, which neither time nor
-    speed mends; they are among `beyond`. With a TTFT of `ttft_seconds` only so many would be beyond as the percentile
-    allows, and so they would with engines `speed` times as fast. `tokens` is the longest prompt, or part of one that is
-    not cached, that an instance computes within the target. As many other requests of the same kind bring more than
-    `swing` more work (0.2: a fifth) in one of twenty cases.
+    speed mends; they are among `beyond`. With a TTFT of `ttft_seconds`, or with engines `speed` times as fast, no more
+    would be beyond than the percentile allows. `tokens` is the longest prompt, or part of one that is not cached, that
+    an instance computes within the target. As many other requests of the same kind bring more than `swing` more work
+    (0.2: a fifth) in one of twenty cases.
     """
 
     requests: int

@@ -1,4 +1,4 @@
-"""How many instances a role needs for what arrives, and how busy it is with so many.
+"""How many instances a role needs for the arriving work, and how busy a number of instances is.
 
 Prefill: uncached prompt tokens that arrive per second, over what one instance computes per second when used to
 `target_load`; to these come the instances that work off, within `recovery_seconds`, what already waits longer than the

@@ -19,7 +19,7 @@ from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.specs import SpecInForce
 
 ROLLOUT_ANNOTATION = "fairlead.dev/rollout"
-"""Annotation of a revision: what `rollouts.rollout_note` tells of its rollout."""
+"""Annotation of a revision: the note of `rollouts.rollout_note` about its rollout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ def rollout_note(rollout: Rollout) -> str:
 
 
 def read_rollout_note(note: str) -> Rollout | None:
-    """The rollout that a revision tells of; None when it tells of none, or nothing that can be read."""
+    """The rollout in a revision's note; None if it has none, or an unreadable one."""
     try:
         return read_rollout(json.loads(note))
     except ValueError:

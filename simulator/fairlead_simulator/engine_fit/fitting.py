@@ -93,8 +93,8 @@ def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int
         timed = used & (tpot > 0)
         if used.sum() < _LEAST_JUDGED * 2 or timed.sum() < _LEAST_JUDGED:
             raise RecordsUnusable(
-                f"{source}: {int(used.sum()):,} records can be fitted to: the others ran beside requests that are not recorded, or "
-                "contradict themselves; record a longer time, all requests of it"
+                f"{source}: {int(used.sum()):,} records can be used for the fit: the others ran beside unrecorded requests, or "
+                "contradict themselves; record all requests of a longer time"
             )
         for size in _SIZES[:2]:
             point = search(loss, point, size, EVALUATIONS)

@@ -94,7 +94,7 @@ def check_fits(workload: Workload, spec: SimulatedPool) -> None:
             raise WorkloadImpossible(
                 f"request {number} needs {row.input_length + row.output_length} tokens of KV memory ({row.input_length} in, "
                 f"{row.output_length} out); an instance of preset {spec.preset.name} has {capacity}; leave such requests out "
-                f"(--max-input goes by the prompt)"
+                f"(--max-input bounds the prompt)"
             )
 
 

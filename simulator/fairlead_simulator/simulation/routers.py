@@ -100,7 +100,7 @@ class Routers:
 
     def _tell(self, _: None, now: float) -> None:
         """As the control API does it: each gets the sums of the others' shares."""
-        assert self._spec.told_seconds is not None, "only then anything is told"
+        assert self._spec.told_seconds is not None, "only then anything is sent"
         if not self._telling:
             return
         shares = {scheduler.name: (share, 0.0) for scheduler in self.serving if (share := scheduler.share(Apart.NO_ANSWER, now))}

@@ -3,8 +3,7 @@
 
 Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), by which agents can
 be run in a closed loop. `hash_ids` name the prompt's blocks of 512 tokens, the last one usually partial: equal ids mean
-equal text up to and including that block. Files are read line by line; whatever is wrong is told with file, line and
-field.
+equal text up to and including that block. Files are read line by line; every error names file, line and field.
 """
 
 from collections.abc import Iterable, Iterator

@@ -127,7 +127,7 @@ class EndpointPickerPlan:
     keeps_homes: bool
     """Whether a plugin uses a session's former home."""
     expected_seconds: float
-    """How long a prompt's blocks are expected before events tell of them; 0 = they are not."""
+    """How long a prompt's blocks are expected before events report them; 0 = they are not."""
     notes: tuple[str, ...]
     """A line for each thing that Fairlead does in a way of its own."""
 

@@ -1,4 +1,4 @@
-"""What schedulers tell of the times they learn."""
+"""What schedulers report about measured times."""
 
 from dataclasses import dataclass
 

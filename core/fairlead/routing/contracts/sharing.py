@@ -7,7 +7,7 @@ decider of many.
     front ── Asked, and what became of each request ──► decider
     front ◄────────── Dispatch or Refusal ───────────── decider
 
-Words of one front arrive in the order in which they were told, or not at all. Times in them are Unix seconds of one
+Messages of one front arrive in the order in which they were sent, or not at all. Times in them are Unix seconds of one
 clock; who carries words between machines with different clocks translates them.
 """
 

@@ -24,7 +24,7 @@ TRIGGERS = {
     BindingReason.QUEUE_FULL: "the queue of its instance was full",
     BindingReason.OUTSIDE_SUBSET: "the gateway in front does not allow its instance for the request",
     BindingReason.IDLE_INSTANCE: "by estimates it would have been refused, and an idle instance took it",
-    BindingReason.RING_CHANGE: "instances came or went, and its place on the ring is another",
+    BindingReason.RING_CHANGE: "instances joined or left, and its place on the ring changed",
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",
     BindingReason.OFF_RING: "it was not on an instance that its prefix belongs to, and went to one",
     BindingReason.NO_ROOM: "where its session was to move there was no room for its context any more, so both stay where the session is",

@@ -27,7 +27,7 @@ and s all prompt tokens.
 """
 
 MEMORY_OBSERVATIONS = 200
-"""In means of what was observed, an observation weighs 1/e after so many further ones."""
+"""In means of observations, an observation weighs 1/e after this many further ones."""
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
@@ -145,8 +145,8 @@ class _ObservedByInstance:
 class PrefillTimes:
     """Prefill seconds of one instance alone with a prompt.
 
-    `speed` is what predictions and choices go by, in tokens per second: the measured one once prefills have shown it,
-    else the `recalled` one, else the declared one. Only an `observed_speed`, one of the first two, may refuse, move or
+    `speed` is the one that predictions and choices use, in tokens per second: the measured one once prefills have shown
+    it, else the `recalled` one, else the declared one. Only an `observed_speed`, one of the first two, may refuse, move or
     scale; it is None where there is neither. With another
     `form` than `configured`, predictions come from a fit as soon as enough was observed.
     """

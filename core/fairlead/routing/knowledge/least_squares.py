@@ -17,7 +17,7 @@ FITTED_OBSERVATIONS = 400
 """Observations that a fit rests on; further ones replace the oldest."""
 FITTED_AFTER = 0.25
 FITTED_FIRST = 8
-"""A fit is made again when so large a part of its observations is new; after so many while there are fewer than a
+"""A fit is made again when so large a part of its observations is new; after this many while there are fewer than a
 hundred.
 """
 

@@ -8,7 +8,7 @@ steps, the used share of its KV cache, the number of requests it runs, tokens th
     slow    when still >= allowed / 2
     stalled when still >= allowed, until something moves
 
-    allowed = max(10 s, 4 x its longest step, 4 x the longest prefill under way that it has not shown to split)
+allowed = max(10 s, 4 x its longest step, 4 x the longest running prefill that it has not shown to split)
 
 A step is the time between two movements while it runs requests, as they are seen here. The longest of the last half
 hour counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to

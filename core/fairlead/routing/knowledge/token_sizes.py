@@ -8,8 +8,8 @@ counted by the figure for text, and by the declared one until that is known.
 
 An estimate is the weighted median of a kind's last prompts, so that a minority of odd ones does not move it. It stays
 within `LEAST` and `MOST`, and it forgets: what is older than `MEMORY_SECONDS` no longer counts, and without enough
-recent prompts the kind is unknown again. The pool's figure is used in steps, as everything counted in tokens begins
-anew with each.
+recent prompts the kind is unknown again. The pool's figure is used in steps, as everything counted in tokens restarts
+with each.
 """
 
 from collections import deque

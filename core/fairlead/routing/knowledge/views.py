@@ -107,7 +107,9 @@ class LiveView:
         self._candidates = None
 
     def divide(self, router: str, names: Sequence[str]) -> None:
-        """These routers, `router` among them, hear of each other and divide the instances; none: nobody is heard of."""
+        """These routers, `router` among them, report to each other and divide the instances; none: nobody is
+        heard of.
+        """
         if (router, tuple(names)) != (self._router, self._names):
             self._router, self._names = router, tuple(names)
             self._leanings = None

@@ -248,7 +248,7 @@ def prefix_session(request: RoutingRequest) -> str:
     return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
 
 
-NEW_TIES = "to the instance with the fewest new sessions since instances came or went, then the fewest of all, then by id"
+NEW_TIES = "to the instance with the fewest new sessions since instances joined or left, then the fewest in total, then by id"
 
 ENTRY = PolicyEntry(
     name=Ear.name,
@@ -274,7 +274,7 @@ ENTRY = PolicyEntry(
             ),
             DecisionRule(
                 code="host-speed-unknown",
-                because=f"{HOST_STAYS}; nobody has seen yet how fast it is, so nothing tells whether it is hot",
+                because=f"{HOST_STAYS}; its speed is not measured yet, so whether it is hot is unknown",
             ),
             DecisionRule(
                 code="host-hot-cooldown",

@@ -54,7 +54,7 @@ from fairlead.schemas.shapes import number, text, truth
 class FairleadParameters(HomeParameters):
     """Parameters of `fairlead`."""
 
-    queue_discipline: str = text("As for every policy, but `deadline` unless told otherwise.", "deadline", enum=DISCIPLINES)
+    queue_discipline: str = text("As for every policy, but `deadline` by default.", "deadline", enum=DISCIPLINES)
     in_flight_seconds: float = number(
         "As for every policy, and only for requests that can still be in time: sent one by one, short prefills leave gaps between them.",
         0.07,
@@ -271,7 +271,7 @@ def _by_what_was_learnt(rule: DecisionRule) -> DecisionRule:
     return replace(
         rule,
         code=LEARNED + rule.code,
-        because=f"by the TTFTs that were learnt, which err less than the router's own formula, {rule.because}",
+        because=f"by the trained model's TTFTs, which err less than the router's own formula, {rule.because}",
         given=(*rule.given, _LESS_WRONG),
     )
 
@@ -290,15 +290,15 @@ ENTRY = PolicyEntry(
             Term(name="weighted_prefill_seconds", words="prefill, and what it makes others wait", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
             Term(name="apart_seconds", words="left to other routers", unit=Unit.SECONDS),
-            Term(name="learned_seconds", words="learnt besides", unit=Unit.SECONDS),
-            Term(name="learned_ttft_seconds", words="learnt TTFT, not obeyed", unit=Unit.SECONDS),
+            Term(name="learned_seconds", words="from the model", unit=Unit.SECONDS),
+            Term(name="learned_ttft_seconds", words="model TTFT, not used", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),
             DECODE_TOKENS,
         ),
         limits=(
             Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
             Limit(name="in_time_seconds", words="predicted TTFT that counts as in time", unit=Unit.SECONDS),
-            Limit(name="learned_error_seconds", words="error of what was learnt", unit=Unit.SECONDS),
+            Limit(name="learned_error_seconds", words="the model's error", unit=Unit.SECONDS),
             Limit(name="formula_error_seconds", words="error of the router's own formula", unit=Unit.SECONDS),
         ),
         rules=(_LOWEST, _IN_TIME, *(_by_what_was_learnt(rule) for rule in (_LOWEST, _IN_TIME))),

@@ -294,7 +294,9 @@ ENTRY = PolicyEntry(
                 order=("hit_tokens", TOTAL),
             ),
             DecisionRule(code="prefix-given", because="rebalancing gave it the prompt's prefix"),
-            DecisionRule(code="prefix-explored", because="nobody held half of the prompt, and its cost was the lowest", order=(TOTAL,)),
+            DecisionRule(
+                code="prefix-explored", because="no instance held half of the prompt, and its cost was the lowest", order=(TOTAL,)
+            ),
         ),
     ),
 )

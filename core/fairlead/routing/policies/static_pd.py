@@ -22,7 +22,9 @@ from fairlead.tables import InstanceEntry
 class StaticPdParameters(QueueParameters):
     """Parameters of `static-pd`."""
 
-    reserve_tokens: int = whole("KV tokens a decode instance must have free beside the prompt, for the answer.", 512, maximum=1_000_000)
+    reserve_tokens: int = whole(
+        "KV tokens that a decode instance must have free for the answer, in addition to the prompt.", 512, maximum=1_000_000
+    )
 
 
 class StaticPd:

@@ -5,9 +5,9 @@ Sending a late request keeps an instance busy for seconds, most often with a lon
 harms no other request, and holding it back would be a hidden refusal; beyond saturation each late request costs others
 their deadline. So late requests go while the pool is calm, by its load, or while little else waits.
 
-Of several routers that decide for themselves each takes load and waits of the whole from its own, and all of them find
-the same instance free at once, so a pool that is calm by these figures may have no time to spare. What they see of
-first tokens is certain: while many are late, late requests do not go.
+If several routers decide for themselves, each infers the pool's load and waits from its own, and all of them find the
+same instance free at once, so a pool that is calm by these figures may have no time to spare. First tokens are certain:
+while many are late, late requests do not go.
 """
 
 from fairlead.routing.contracts.parameters import QueueParameters

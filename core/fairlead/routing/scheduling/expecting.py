@@ -1,7 +1,7 @@
 """Expecting: the blocks of a prompt count as held where it was sent, before the engine's events say so (llm-d calls it
 speculative indexing).
 
-They do from dispatch until an event tells of them, at most some seconds beyond the prefill; not any more when the
+They do from dispatch until an event reports them, at most some seconds beyond the prefill; not any more when the
 request was given up or lost before its prompt was computed.
 """
 

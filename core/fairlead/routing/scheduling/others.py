@@ -20,7 +20,7 @@ WORKED_OFF = 20.0
 out since routers that all hear the same of short queues meet where those were. What is left is an instance that
 stands still, or has work for more than half a minute."""
 SETTLING_SECONDS = 3.0
-"""Seconds after a change of who decides for whom in which shares may still count this router's requests as others'."""
+"""Seconds after a change of the deciding router in which shares may still count this router's requests as others'."""
 TOLD_SECONDS = 4.0
 MOST_PROMPTS = 256
 """How long, and how many, prompts are included in shares: some shares are lost, and each replaces the one before."""
@@ -105,7 +105,7 @@ class Others:
             self._age(now)
 
     def settle(self, now: float) -> None:
-        """Who decides for whom has changed: received shares may count requests that are now counted here."""
+        """The deciding router has changed: received shares may count requests that are now counted here."""
         self._deaf_until = now + SETTLING_SECONDS
         self.forget()
 

@@ -75,7 +75,7 @@ class SchedulerState:
         counted.
         """
         self.tells_prompts = False
-        """Whether other routers are told where prompts go; `placed` has the prompts not yet sent to them."""
+        """Whether other routers get reports of where prompts go; `placed` has the prompts not yet sent to them."""
         self.placed: deque[tuple[str, Sequence[int]]] = deque(maxlen=MOST_PLACED)
         self.touched: set[str] = set()
         """Instances whose queue got something since it was last sent from."""
