@@ -160,7 +160,7 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Learn from the tokens that have come of an answer under way, until enough was seen of decode steps.
+    """Measure the tokens that have come of a running answer, until enough decode steps were seen.
 
     The first answers of a pool end late. What is sent before leaves decodes no time, which delays all of them.
     """
