@@ -55,9 +55,8 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The addresses and the token to ask with: those given, else those of the running sandbox of this folder.
-
-    Raises InvalidInput when FAIRLEAD_STATE_DIR names a folder without one: somebody else would be asked in its place.
+    """The addresses and the token for requests: those given, else those of this folder's running sandbox. Raises
+    InvalidInput if FAIRLEAD_STATE_DIR names a folder without one, as another system would be asked instead.
     """
     if url and token:
         return url, token

@@ -139,9 +139,9 @@ class HeldSession:
 class SessionsHeld:
     """The sessions whose home the instance is now, the ten with the largest contexts.
 
-    `counted` sessions with `context_tokens` in all were looked at, those seen last; `complete` says whether that is
-    all. A context is what its session's requests have filled: how much of it is still in the instance's KV cache only
-    the engine knows.
+    `counted` sessions, those seen last, were counted, with `context_tokens` in total; `complete` says whether there are
+    no more. A context is what its session's requests have filled; only the engine knows how much of it is still in its
+    KV cache.
     """
 
     counted: int

@@ -123,8 +123,8 @@ class PoolReader:
     async def instances(
         self, identity: PoolIdentity, documents: list[dict[str, Any]], in_force: SpecInForce
     ) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
-        """The pool's instances among these pods, and the names of the revisions that those with an earlier template
-        were made from, first the one of most.
+        """The pool's instances among these pods, and the names of the revisions behind those with an earlier template,
+        the most frequent first.
         """
         pods = read_pods(documents, identity.uid, in_force.spec)
         formers = await self._revisions.made_from(identity, in_force, frozenset(pod.instance.spec_hash for pod in pods))

@@ -1,4 +1,4 @@
-"""Session homes: why work cannot stay on an instance, and why a session's place on a ring is another."""
+"""Session homes: why work cannot stay on an instance, and why a session's place on a ring changed."""
 
 from collections.abc import Callable, Sequence
 

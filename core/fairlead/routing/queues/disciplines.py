@@ -102,11 +102,11 @@ class InstanceQueue:
         return ()
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`."""
+        """The same as `take`: nothing here has a deadline."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """As `take`."""
+        """The same as `take`: nothing here is held back."""
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:

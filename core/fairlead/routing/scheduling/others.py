@@ -165,7 +165,7 @@ def _part(row: InstanceWork, parts: int) -> InstanceWork:
 
 
 def _bounded(row: InstanceWork) -> InstanceWork:
-    """The row with nothing that cannot be."""
+    """The row without impossible values."""
     return InstanceWork(
         instance=row.instance,
         in_flight=min(max(0, row.in_flight), MOST_REQUESTS),

@@ -193,7 +193,7 @@ class PoolScheduler:
         return self._progress.abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The engine refused it as its client made it: no failure, no cancelling, and nothing was computed."""
+        """The engine refused it as invalid: it counts as neither failed nor cancelled, and nothing was computed."""
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
