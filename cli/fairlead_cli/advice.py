@@ -13,7 +13,7 @@ from fairlead_client.resources.advice import Advice
 @click.command()
 @click.argument("name", metavar="[[NAMESPACE/]NAME]", required=False)
 @click.option(
-    "--plan", "number", type=click.IntRange(1), help="Plan the remedy of this finding, show its effect, and apply it when told to."
+    "--plan", "number", type=click.IntRange(1), help="Plan the remedy of this finding, show its effect, and apply it on confirmation."
 )
 @json_option
 @reason_option
@@ -66,6 +66,6 @@ def _harm(one: Advice) -> str:
         case HarmUnit.SILENT_SECONDS:
             return f"{one.harm:.0f} s without news"
         case HarmUnit.ROUTERS:
-            return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'} by themselves"
+            return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'} apart"
         case HarmUnit.ERROR:
-            return f"predictions are off by {one.harm:.0%}"
+            return f"predictions have a mean error of {one.harm:.0%}"

@@ -55,9 +55,8 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The addresses and the token to ask with: those given, else those of the running sandbox of this folder.
-
-    Raises InvalidInput when FAIRLEAD_STATE_DIR names a folder without one: somebody else would be asked in its place.
+    """The addresses and the token for requests: those given, else those of this folder's running sandbox. Raises
+    InvalidInput if FAIRLEAD_STATE_DIR names a folder without one, as another system would be asked instead.
     """
     if url and token:
         return url, token
@@ -110,8 +109,8 @@ def _to_sign_in(error: ApiProblem) -> str:
 
 
 def _sandbox(root: Path) -> tuple[tuple[str, ...], str] | None:
-    """Addresses and admin token of the sandbox that runs on this state directory; None if there is none, it is not
-    installed, or it is somebody else's: only its owner can read the file with the token.
+    """Addresses and admin token of the sandbox that runs on this state directory; None if there is none, if it is not
+    installed, or if it belongs to somebody else: only its owner can read the file with the token.
     """
     try:
         if not (root / "run.json").exists():

@@ -1,4 +1,6 @@
-"""`fairlead change` changes a pool by a plan: told with its effect, applied when told to, undone by another plan."""
+"""`fairlead change` changes a pool by a plan: shown with its effect, applied on confirmation, undone by
+another plan.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -198,7 +200,7 @@ def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[P
     """What to raise when one of several pools was asked about and no answer came: it tells how far the change got."""
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; left as it was: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
-        return click.ClickException(f"no answer came on standard input ({told}); answer beforehand with --yes and --reason")
+        return click.ClickException(f"standard input gave no answer ({told}); answer beforehand with --yes and --reason")
     click.echo(f"\n{told}", err=True)
     return click.Abort()
 

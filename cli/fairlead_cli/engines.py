@@ -22,7 +22,7 @@ from fairlead_simulator.errors import OutputUnwritable, RecordsUnusable, Simulat
 from fairlead_simulator.option_types import InputUnusable, WholeOption
 
 MOST_UNKNOWN = 0.2
-"""Of a pool's requests: with more of which nothing is known, engines had work that the fit does not see."""
+"""Share of a pool's requests: with more unrecorded ones, engines had work that the fit does not see."""
 _COLUMNS = ("", "requests", "mean", "P50", "P90", "P99", "mean error", "correlation")
 
 
@@ -133,8 +133,8 @@ def records_of(served: ServedRequests) -> list[ServedRecord]:
         )
     if served.unknown > MOST_UNKNOWN * (len(served.items) + served.unknown):
         raise RecordsUnusable(
-            f"{source}: of {served.unknown:,} beside {len(served.items):,} nobody saw the first token, as they were not streamed or "
-            "went to two engines; fit to a time in which nearly all were streamed by engines that prefill and decode"
+            f"{source}: the first tokens of {served.unknown:,} requests beside {len(served.items):,} were not seen, as those were not "
+            "streamed or went to two engines; fit to a time in which engines that prefill and decode streamed nearly all"
         )
     first = served.items[0].at if served.items else utc_now()
     return [
@@ -176,11 +176,11 @@ def tell_fit(found: EngineFit) -> None:
     )
     if found.contradicting:
         click.echo(
-            f"{found.contradicting:,} had their first token sooner than what they are recorded to have computed takes: "
-            "they are modelled as cached, neither fitted to nor judged"
+            f"{found.contradicting:,} had their first token sooner than their recorded prefill allows: "
+            "they are modelled as cached, and left out of fit and judgement"
         )
     if found.at_edges:
-        click.echo(f"{found.at_edges:,} ran beside requests that are not recorded: they are neither fitted to nor judged")
+        click.echo(f"{found.at_edges:,} ran beside unrecorded requests: they are left out of fit and judgement")
     rows = [row for metric, one in (("TTFT", found.ttft), ("TPOT", found.tpot)) for row in _rows(metric, one)]
     print_table(_COLUMNS, rows)
     for field in fields(found.costs):

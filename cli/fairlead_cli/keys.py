@@ -121,7 +121,7 @@ def change(key_id: str, explain: bool, url: tuple[str, ...], token: str | None) 
 @url_option
 @token_option
 def revoke(key_id: str, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Revoke a key for ever. The token needs the role operator."""
+    """Revoke a key permanently. The token needs the role operator."""
     if not yes and not click.confirm(f"Revoke the key {key_id}? Whatever uses it stops working."):
         click.echo("Nothing was changed.")
         return

@@ -107,7 +107,7 @@ def show_list(look: Look, listed: List[Item], filters: Query, limit: int) -> Non
 
 
 def watched(look: Look, question: Callable[[ControlApi], Awaitable[Item]], show: Callable[[Item], None]) -> None:
-    """Ask and show, once or until Ctrl-C. While it watches, an API that is away is told of and asked again."""
+    """Ask and show, once or until Ctrl-C. While watching, an unreachable API is reported and asked again."""
     while True:
         try:
             found = ask(look.url, look.token, question)

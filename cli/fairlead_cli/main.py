@@ -65,7 +65,7 @@ def run(arguments: list[str]) -> int:
         return problem.exit_code
     except click.Abort as problem:
         if isinstance(problem.__context__, EOFError):  # a question that nobody is there to answer
-            return _complain("no answer came on standard input, so nothing was changed; answer beforehand with --yes and --reason")
+            return _complain("standard input gave no answer, so nothing was changed; answer in advance with --yes and --reason")
         return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED

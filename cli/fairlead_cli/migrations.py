@@ -1,4 +1,4 @@
-"""`fairlead migrations` shows what moved between instances: predicted, and what came of it."""
+"""`fairlead migrations` shows what moved between instances: predicted and actual."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _requests = click.option("--requests", is_flag=True, help="Re-routes of single r
 
 @click.group()
 def migrations() -> None:
-    """Sessions that moved between instances: what was predicted, and what came of it."""
+    """Sessions that moved between instances: predicted and actual benefit."""
 
 
 @migrations.command("list")
@@ -30,9 +30,7 @@ def migrations() -> None:
 @click.option("--session", help="Only of this session.")
 @click.option("--trigger", type=click.Choice([one.value for one in BindingReason]), help="Only with this trigger.")
 @click.option("--outcome", type=click.Choice([one.value for one in MoveOutcome]), help="Only with this outcome.")
-@click.option(
-    "--paid-off/--not-paid-off", default=None, help="Only those whose first token came sooner than predicted for staying, or not."
-)
+@click.option("--paid-off/--not-paid-off", default=None, help="Only those that were faster than staying, or not.")
 @range_options
 @list_options
 def list_migrations(requests: bool, span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:

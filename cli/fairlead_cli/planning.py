@@ -1,4 +1,4 @@
-"""Changing a pool from the command line: the plan is shown with its effect, and applied when told to."""
+"""Changing a pool from the command line: the plan is shown with its effect, and applied when the user agrees."""
 
 import click
 
@@ -19,17 +19,17 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 name_argument = click.argument("name", metavar="[NAMESPACE/]NAME")
 pool_option = click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="Only of this pool.")
-reason_option = click.option("--reason", help="Why, for the audit log; asked for where the change is heavy.")
+reason_option = click.option("--reason", help="Why, for the audit log; required for high-impact changes.")
 yes_option = click.option("--yes", is_flag=True, help="Apply without asking.")
 
 
 def plan_and_apply(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> bool:
-    """Plan, tell, ask, apply; return whether it was applied. Raises ClickException for a pool owned elsewhere."""
+    """Plan, show, confirm, apply; return whether it was applied. Raises ClickException for a pool owned elsewhere."""
     return tell_and_apply(pool, ask(url, token, lambda api: api.create_plan(pool, request)), reason, yes, url, token)
 
 
 def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> bool:
-    """Tell of a plan, ask, apply. Returns and raises as `plan_and_apply`."""
+    """Show a plan, confirm, apply. Returns and raises as `plan_and_apply`."""
     for line in (*lines_of(plan), *expected_lines(ask(url, token, lambda api: api.plan_expectation(plan.id)))):
         click.echo(line)
     if plan.owner is not None:
@@ -39,8 +39,8 @@ def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url
         return False
     if plan.effect.heavy and not reason:
         if yes:
-            raise click.ClickException("this is a heavy change; say why with --reason")
-        reason = click.prompt("This is a heavy change. Why")
+            raise click.ClickException("this is a high-impact change; give a reason with --reason")
+        reason = click.prompt("This is a high-impact change. Reason")
     done = ask(url, token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
     click.echo(
         f"Applied. The plan {done.id} can be undone on its page until {time_words(done.undo_until)}: {place(url, token)[0][0]}/plans/{done.id}"
@@ -77,17 +77,17 @@ QUANTITIES = {
 
 
 def expected_lines(found: PlanExpectation) -> list[str]:
-    """What a plan's simulation expects, line by line; or why nothing is known, or how far it is."""
+    """What a plan's simulation expects, line by line; why it is unknown, or its progress."""
     if found.state is ExpectationState.UNKNOWN:
-        return [f"No simulation tells more: {found.reason}."]
+        return [f"Not simulated: {found.reason}."]
     if found.state is not ExpectationState.DONE:
-        return [f"Its effect is being simulated, {found.done:,} of {found.total:,} requests; `fairlead plans show {found.plan}` tells it."]
+        return [f"Simulating the effect, {found.done:,} of {found.total:,} requests; see `fairlead plans show {found.plan}`."]
     seeds = " and ".join(map(str, found.seeds))
     if found.rates:
-        seeds += f", as planned also at {' and '.join(f'{rate:g}' for rate in found.rates)} times the rate"
+        seeds += f" (with this plan also at {' and '.join(f'{rate:g}' for rate in found.rates)} times the rate)"
     head = (
-        f"In simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to {time_words(found.end)}, seeds {seeds}, "
-        f"changed after half of them; in the {found.measured_seconds or 0:,.0f} s of the others:"
+        f"Simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to {time_words(found.end)}, seeds {seeds}. "
+        f"The change happens halfway; in the second half ({found.measured_seconds or 0:,.0f} s):"
     )
     return [head, *map(_figure, found.figures)]
 
@@ -97,7 +97,7 @@ def _figure(one: ExpectedFigure) -> str:
     if one.unknown is not None:
         return f"  {words}: cannot be known; {one.unknown}"
     shown = "{:.0f}" if one.quantity is Quantity.SESSIONS_MOVED else "{:.1%}"
-    return f"  {words}: {shown.format(one.before)} as it is, {shown.format(one.after)} as planned"
+    return f"  {words}: {shown.format(one.before)} now, {shown.format(one.after)} with this plan"
 
 
 def _predicted(effect: PlanEffect) -> list[str]:

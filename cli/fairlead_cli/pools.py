@@ -147,8 +147,7 @@ def pause(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token:
 @url_option
 @token_option
 def resume(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Resume a paused rollout. One that a regression stopped goes on, judged anew, when it is paused and resumed.
-
+    """Resume a paused rollout. One that a regression stopped continues, judged again, when it is paused and resumed.
     Shows the plan with its effect first. The token needs the role operator.
     """
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), reason, yes, url, token)

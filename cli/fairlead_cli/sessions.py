@@ -55,7 +55,7 @@ def show(name: str, session: str, look: Look) -> None:
 @sessions.command()
 @name_argument
 @click.argument("session", metavar="SESSION")
-@click.option("--minutes", type=int, default=10, show_default=True, help="For how long, 1 to 60; then it ends by itself.")
+@click.option("--minutes", type=int, default=10, show_default=True, help="For how long, 1 to 60.")
 @json_option
 @url_option
 @token_option

@@ -36,7 +36,7 @@ _PARAMETERS = msgspec.json.Decoder(dict[str, Any])
 
 @click.group("what-if")
 def what_if() -> None:
-    """Try policies on what came to a pool: simulations of its own traffic, and plans made from them."""
+    """Try policies on a pool's recorded traffic, and make plans from the results."""
 
 
 @what_if.command()
@@ -49,8 +49,8 @@ def what_if() -> None:
     "--trace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A trace in Mooncake's JSONL format instead, also .gz."
 )
 @click.option("--replicas", type=int, help="Instances; without, as many as there are.")
-@click.option("--prefill-replicas", type=int, help="Of a pool of prefill and decode.")
-@click.option("--decode-replicas", type=int, help="Of a pool of prefill and decode.")
+@click.option("--prefill-replicas", type=int, help="For a pool of prefill and decode.")
+@click.option("--decode-replicas", type=int, help="For a pool of prefill and decode.")
 @click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, as fast as the pool's.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same one gives the same numbers.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the results.")

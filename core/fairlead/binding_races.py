@@ -1,10 +1,10 @@
 """Decides which router wins when several bind or move one session at the same time. Pure.
 
-The first writer wins: a change counts only if its router knew the binding that it replaces. A router knows a binding
-in one of two ways: the API told it the version, or the binding is the router's previous change, whose version has not
+The first writer wins: a change counts only if its router knew the binding that it replaces. A router knows a binding in
+one of two ways: it has the version from the API, or the binding is the router's previous change, whose version has not
 come back yet (`after`). So when a router's change loses, every later change that the router built on it loses too, in
-the same report or in a later one, and nobody has to remember the loser. Two cases are not races: a change that names
-the instance which already holds the session (a sign of life), and a change that takes a session nobody holds. Of an
+the same report or in a later one, and the loser need not be remembered. Two cases are not races: a change that names
+the instance which already holds the session (a sign of life), and a change that takes a session nobody holds. On an
 instance with data-parallel ranks, one of them holds it; a change that names another rank is a move, unless one of the
 two names none.
 """

@@ -127,11 +127,11 @@ def _age(seconds: float) -> str:
 
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
-"""Of an age, which has at least two of its unit."""
+"""The words for an age, which has at least two of its unit."""
 
 
 def best(*figures: Figure) -> Figure:
-    """The figure of the best source; of equal sources the first. Unknown where there is none."""
+    """The figure of the best source; the first among equal sources. Unknown without any."""
     return min(figures, key=lambda figure: _RANKS[figure.source], default=UNKNOWN)
 
 
@@ -170,7 +170,7 @@ class EngineCapability:
     decode_step_seconds: Figure = UNKNOWN
     """An output token after the first, as one request gets it."""
     bytes_per_token: Figure = UNKNOWN
-    """Of prompt text."""
+    """Prompt text."""
     kv_cache_tokens: Figure = UNKNOWN
     start_seconds: Figure = UNKNOWN
     """From the creation of an instance until it serves."""
@@ -196,7 +196,8 @@ _WORDINGS = (
     ("bytes_per_token", "Bytes per token", "{:.2f}", "", 1.0, "prompt"),
     ("start_seconds", "Start", "{:.0f}", "s", 1.0, "start"),
 )
-"""Of each figure: its name, how a value is written, its unit and how many of these its own unit has, and one sample."""
+"""For each figure: its name, how a value is written, its unit and how many of these its own unit has, and one sample.
+"""
 
 
 def in_words(known: EngineCapability) -> list[FigureWords]:

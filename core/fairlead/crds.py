@@ -31,8 +31,8 @@ def custom_resource_definition() -> dict[str, Any]:
             ),
         },
         columns=(
-            column("Ready", "string", f"{_READY}.status", "Whether all wanted instances serve."),
-            column("Desired", "integer", ".status.desired", "Instances wanted now, of all roles."),
+            column("Ready", "string", f"{_READY}.status", "Whether all desired instances serve."),
+            column("Desired", "integer", ".status.desired", "Desired instances of all roles."),
             column("Serving", "integer", ".status.serving", "Instances that serve, of all roles."),
             column("Policy", "string", ".spec.routing.policy", "Routing policy."),
             column("SLO", "string", ".spec.slo.ttft", "Target for the time to first token."),
@@ -47,7 +47,7 @@ def custom_resource_definition() -> dict[str, Any]:
 def _status() -> dict[str, Any]:
     return {
         "conditions": _conditions_schema(),
-        "desired": count("Instances wanted now, of all roles, within the bounds in force."),
+        "desired": count("Desired instances of all roles, within the bounds in force."),
         "replicas": count("Instances that exist and do not drain."),
         "serving": count("Instances that serve."),
         "selector": text("Label selector of the pool's pods, for autoscalers."),
@@ -62,7 +62,7 @@ def _status() -> dict[str, Any]:
                 "required": ["name"],
                 "properties": {
                     "name": text("Role."),
-                    "desired": count("Instances wanted."),
+                    "desired": count("Desired instances."),
                     "ready": count("Instances that serve."),
                     "updated": count("Instances with the present template, not counting those that drain."),
                     "starting": count("Instances on their way to serve."),
@@ -70,11 +70,11 @@ def _status() -> dict[str, Any]:
                     "lost": count("Instances that served and cannot be reached."),
                     "lastScale": {
                         "type": "object",
-                        "description": "The last change of the number of instances wanted.",
+                        "description": "The last change of the desired number of instances.",
                         "properties": {
                             "at": text("When.", format="date-time"),
-                            "from": count("Instances wanted before."),
-                            "to": count("Instances wanted since."),
+                            "from": count("Desired instances before."),
+                            "to": count("Desired instances since."),
                             "reason": text("Who or what changed it."),
                         },
                     },
@@ -120,7 +120,7 @@ def _status() -> dict[str, Any]:
             "type": "object",
             "description": "The rollout that is not finished; left out when every instance is up to date.",
             "properties": {
-                "key": text("Changes with the revision and with spec.rollout; then the rollout is judged anew."),
+                "key": text("Changes with the revision and with spec.rollout; then the rollout is judged again."),
                 "beganAt": text("When it began.", format="date-time"),
                 "attainmentBefore": {"type": "number", "description": "SLO attainment (0 to 1) when it began."},
                 "updatedByRole": {
@@ -129,7 +129,7 @@ def _status() -> dict[str, Any]:
                     "additionalProperties": {"type": "integer"},
                 },
                 "updatedAt": text("When one of these numbers grew last.", format="date-time"),
-                "worseSince": text("Since when something is worse than before.", format="date-time"),
+                "worseSince": text("Since when it is worse.", format="date-time"),
                 "measured": text("What is worse."),
                 "regressed": {"type": "boolean", "description": "Whether the rollout was stopped for that."},
             },

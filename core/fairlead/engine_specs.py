@@ -14,7 +14,7 @@ MAX_ADAPTERS = 256
 def adapter_names() -> Any:
     """The field `adapters` of a pool and of a file that serves one."""
     return texts(
-        "LoRA adapters that every engine serves beside the model (--lora-modules of vLLM), as clients name them in requests. Only for engine.type vllm.",
+        "LoRA adapters that every engine also serves (--lora-modules of vLLM), as clients name them in requests. Only for engine.type vllm.",
         pattern=r"^\S+$",
         max_length=256,
         max_items=MAX_ADAPTERS,
@@ -61,7 +61,7 @@ class EngineSpec(EngineSpecFacts):
     )
 
     replace_stalled_after_seconds: float = duration(
-        "How long an engine that has requests and makes no progress, as routers see it, keeps its pod; then another instance takes its place. 0s: for ever.",
+        "How long an engine that has requests and makes no progress, as routers see it, keeps its pod; then another instance replaces it. 0s: permanently.",
         "60s",
         minimum=0.0,
         maximum=86400.0,

@@ -20,7 +20,8 @@ class InvalidInput(FairleadError):
     """A value that a person gave cannot be used.
 
     `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found there
-    (None when there is none to show), `remedy` says what to write instead, and `told` what is wrong without it.
+    (None when there is none to show), `remedy` says what to write instead, and `told` what is wrong, without the
+    remedy.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:

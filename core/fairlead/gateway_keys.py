@@ -22,7 +22,8 @@ class KeyRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyFacts:
-    """What a router knows of a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret is nowhere.
+    """What a router knows of a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret itself is not
+    stored.
 
     A key is 256 random bits, so nobody can try them all: a fast hash protects it as well as a slow one would, which is
     made for passwords, and every request pays for it.
@@ -78,7 +79,7 @@ class RateLimit:
 
     def take_if_any(self, amount: float, now: float) -> float:
         """Take this much if there is one at least, and answer 0; else take nothing and answer the seconds until there
-        is. More than there is makes a debt, so that an amount above the limit is not refused for ever.
+        is. An amount above the balance leaves a debt, so that an amount above the limit is not refused forever.
         """
         seconds = self.wait_seconds(now)
         if not seconds:

@@ -10,7 +10,7 @@ def read_instant(text: str) -> datetime:
     """The instant, without a time zone where the text has none; a day alone is its midnight.
 
     Raises ValueError for another text and for an instant that does not exist: hour 24, which newer interpreters read as
-    the next day, is none (RFC 3339, section 5.6).
+    the next day, does not exist (RFC 3339, section 5.6).
     """
     found = _WRITTEN.fullmatch(text)
     if found is None or found[2] == "24":

@@ -53,9 +53,9 @@ def in_time(counts: Mapping[int, int], ttft_seconds: float, tpot_seconds: float)
 def quantile(steps: Mapping[int, int], share: float) -> float | None:
     """The latency in seconds below which `share` (0-1) of the requests of `steps` (by step) lie; None without requests.
 
-    Within its step it is found as if the requests were spread evenly, so it is off by less than a step: a tenth of the
-    latency. It has two digits that mean something, and should be shown with no more. What is beyond the last edge is
-    told as that edge.
+    Within its step it is interpolated as if the requests were spread evenly, so its error is less than a step: a tenth
+    of the latency. Only two digits are significant, and no more should be shown. A latency beyond the last edge is
+    given as that edge.
     """
     known = sorted((step, count) for step, count in steps.items() if step != NO_TPOT and count > 0)
     before, wanted = 0.0, share * sum(count for _, count in known)
@@ -83,7 +83,7 @@ def added(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def is_edge(seconds: float) -> bool:
-    """Whether a target of so many seconds is answered exactly."""
+    """Whether a target of this many seconds gets an exact answer."""
     least, most = _steps_below(seconds)
     return least == most
 

@@ -1,4 +1,4 @@
-"""What routers are told to expect of a pool while none of its instances accepts requests."""
+"""What routers should expect of a pool while none of its instances accepts requests."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -50,7 +50,7 @@ class PoolRoleSpec:
         rules=(Rule(cel="self == oldSelf", message="role cannot be changed; the operator makes the object of each pool's role"),),
     )
     replicas: int = whole(
-        "Number of instances wanted; the pool's roles[].minReplicas and maxReplicas bound it.", minimum=1, maximum=MAX_REPLICAS
+        "Desired number of instances; the pool's roles[].minReplicas and maxReplicas bound it.", minimum=1, maximum=MAX_REPLICAS
     )
     pinned: int | None = whole(
         "The number that the pool declares in roles[].replicas; while it is here, replicas is this number. The operator writes it.",

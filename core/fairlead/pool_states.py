@@ -66,8 +66,8 @@ class PoolState:
 
     `changed_by` is the field manager that last wrote the spec (kubectl-client-side-apply, fairlead-api,
     argocd-controller, …). `paused` is set when the spec was refused, and `problem` says why: the last good spec stays
-    in force and nothing that serves is changed. `scaling_decisions` are the newest of each controller and role, told
-    again and again; each is stored once.
+    in force and nothing that serves is changed. `scaling_decisions` are the newest of each controller and role,
+    repeated in each state; each is stored once.
     """
 
     uid: str
@@ -156,7 +156,7 @@ class HeldPools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnheardPools:
-    """The pools of which no state came for a while, but for those that `fairlead serve` tells of."""
+    """The pools without a recent state, except those that `fairlead serve` reports."""
 
     pools: tuple[PoolKey, ...]
 
@@ -166,8 +166,8 @@ class PoolEvent:
     """Something the operator did or refused, for history and audit: a scale step, a drain, a
     replacement, a policy change.
 
-    Of a longer message, such as what several admission webhooks say, the first `LONGEST_MESSAGE` bytes are kept, as in
-    a Kubernetes Event.
+    Only the first `LONGEST_MESSAGE` bytes of a longer message are kept, such as one of several admission webhooks, as
+    in a Kubernetes Event.
     """
 
     at: float

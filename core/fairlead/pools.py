@@ -98,7 +98,7 @@ class PoolSpec:
         rules=(Rule(cel="self == oldSelf", message="model cannot be changed; make a new pool instead"),),
     )
     adapters: tuple[str, ...] = adapter_names()
-    replicas: int = whole("Number of instances wanted of the role both.", 1, maximum=MAX_REPLICAS)
+    replicas: int = whole("Desired number of instances of the role both.", 1, maximum=MAX_REPLICAS)
     roles: tuple[RoleSpec, ...] = listing(
         RoleSpec,
         "Roles of the pool's instances: both, or prefill and decode; cannot be changed later.",
@@ -130,7 +130,7 @@ class PoolSpec:
 
     @property
     def adopts(self) -> bool:
-        """Whether the instances are running pods that the roles select, and none is made or ended here."""
+        """Whether the instances are running pods that the roles select, and the operator creates and deletes none."""
         return adoption_specs.adopts(self)
 
     @property

@@ -1,4 +1,4 @@
-"""Priority classes of a pool: which go before which, and who may claim one. Pure.
+"""Priority classes of a pool: their order, and which clients may claim one. Pure.
 
 A pool declares up to eight (`spec.priorityClasses`). A request that names none of them is of the class `default`, which
 has priority 0 and every limit's whole share unless it is declared otherwise; so a pool without classes has one class.
@@ -33,7 +33,8 @@ class PriorityClasses:
     def granted(self, asked: str | None, ceiling: str | None) -> str:
         """The name of the class of a request that asks for `asked`, from a client that may have at most `ceiling`.
 
-        Without a ceiling the client is trusted. Who asks for nothing gets the ceiling itself, and who asks for more.
+        Without a ceiling the client is trusted. A client that asks for none gets the ceiling itself, as does one that
+        asks for a higher class.
         """
         if ceiling is None:
             return self[asked or DEFAULT_CLASS].name

@@ -19,7 +19,7 @@ _MINUTE, _HOUR = 60, 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """From `start` to `end`, in whole steps of `seconds`. A range up to now ends up to a step later than now."""
+    """From `start` to `end`, in whole steps of `seconds`. A range up to the present ends up to a step later."""
 
     start: datetime
     end: datetime

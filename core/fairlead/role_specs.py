@@ -88,7 +88,7 @@ class RoleSpec:
     name: Role = text(
         "Name of the role; an instance of role both prefills and decodes.", enum=tuple(role.value for role in Role), convert=Role
     )
-    replicas: int | None = whole("Number of instances wanted; only for prefill and decode.", None, minimum=1, maximum=MAX_REPLICAS)
+    replicas: int | None = whole("Desired number of instances; only for prefill and decode.", None, minimum=1, maximum=MAX_REPLICAS)
     min_replicas: int = whole(
         "Never fewer instances than this while enough are healthy. Prefill and decode have at least one, even if this is 0, unless the whole pool "
         "is at zero. In scaling.mode SLO, 0 lets the pool go to zero after scaling.zero.idleAfter.",
@@ -108,7 +108,7 @@ class RoleSpec:
     )
     scale_target_ref: adoption_specs.ScaleTargetSpec | None = nested(
         adoption_specs.ScaleTargetSpec,
-        "The workload of the selected pods, to be scaled to the number wanted of the role; without it the pods are only routed to.",
+        "The workload of the selected pods, scaled to the role's desired number; without it the pods only get requests.",
         optional=True,
     )
 

@@ -39,7 +39,7 @@ class RolloutSpec:
         ),
     )
 
-    max_surge: int = whole("Instances above the wanted number while others are replaced.", 1, maximum=MAX_REPLICAS)
+    max_surge: int = whole("Instances above the desired number while others are replaced.", 1, maximum=MAX_REPLICAS)
     max_unavailable: int = whole(
         "Instances that may be missing meanwhile, never below minReplicas, or an open window's.", 0, maximum=MAX_REPLICAS
     )

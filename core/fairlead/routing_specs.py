@@ -10,7 +10,7 @@ from fairlead.tables import RoutingFacts, SessionFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmingSpec:
-    """How a new instance gets its part of the keys beside instances with full caches."""
+    """How a new instance gets its part of the keys among instances with full caches."""
 
     duration_seconds: float = duration(
         "Time from the first keys to the full weight, in four steps; 0s gives all at once.", "20s", minimum=0.0, maximum=3600.0
@@ -24,5 +24,5 @@ class RoutingSpec(RoutingFacts):
 
     block_tokens: int = whole("Tokens per routing block; prompts are compared in whole blocks.", 512, minimum=1, maximum=65536)
     anchors_per_instance: int = whole("Points of one instance on each hash ring.", 160, minimum=1, maximum=4096)
-    warming: WarmingSpec = nested(WarmingSpec, "How a new instance gets its part of the keys beside instances with full caches.")
+    warming: WarmingSpec = nested(WarmingSpec, "How a new instance gets its part of the keys among instances with full caches.")
     session: SessionFacts = nested(SessionFacts, "How requests of one session are recognised, and how long a binding lives.")

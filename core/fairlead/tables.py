@@ -111,7 +111,7 @@ class EngineFigures:
     """The fields of `spec.engine` that say how routers reckon with an engine, whatever it is."""
 
     bytes_per_token: int = whole(
-        "Bytes of prompt text that routers take as one token, until they have learnt it from engines that tell their own counts.",
+        "Bytes of prompt text that routers take as one token, until they have measured it from the counts that engines report.",
         4,
         minimum=1,
         maximum=64,
@@ -198,8 +198,8 @@ class EngineFacts(EngineSpecFacts):
     """
 
     block_tokens: int = 512
-    """Tokens per routing block; prompts are compared in whole blocks. A router that has learnt what a token is sets it
-    to what `block_bytes` are.
+    """Tokens per routing block; prompts are compared in whole blocks. A router that has measured the size of a token
+    sets it to the tokens of `block_bytes`.
     """
     block_bytes: int = 2048
     """Bytes of text per routing block: `spec.routing.blockTokens` at the declared bytes per token."""
@@ -258,7 +258,7 @@ class EarlyRejectionFacts:
         "Disabled: refuse nothing early; Load: refuse a request when every instance is predicted to miss slo.ttft, or every decoding instance "
         "slo.tpot as it is loaded now; Predicted: the same for slo.ttft, and slo.tpot as the pool will be loaded when the request begins to decode; "
         "AfterPrefill, with the roles prefill and decode: at arrival for slo.ttft only, and for slo.tpot once the prompt is computed, in vain. "
-        "How long decode steps take is learnt from finished requests.",
+        "Decode steps are measured on finished requests.",
         "Disabled",
         enum=EARLY_REJECTION_MODES,
     )

@@ -19,9 +19,9 @@ _SIGN = "#"
 _REMEMBERED = 65_536
 """Names are divided several times for each request; all of a router's are remembered."""
 MOST_RANKS = 1024
-"""An engine that tells of more ranks is not believed."""
+"""An engine that reports more ranks is not believed."""
 LOST_SECONDS = 10.0
-"""An engine that has told nothing of a rank for so long, while it told of others, has lost it."""
+"""An engine that has reported nothing about a rank for this many seconds, while it reported others, has lost it."""
 
 Ranks = tuple[int, ...]
 
@@ -66,7 +66,7 @@ def chosen_rank(key: str, targets: Sequence[str]) -> str:
 
 
 class RanksSeen:
-    """The data-parallel ranks of one engine, by what it tells of each in turn.
+    """The data-parallel ranks of one engine, from its reports about each in turn.
 
     An engine may name its ranks from another number than 0 on: an API server of vLLM's hybrid load balancing names
     those of its node as the whole deployment does, and counts them in the header from 0 on.
@@ -81,7 +81,7 @@ class RanksSeen:
         """As the header counts them, in order; empty while one rank at most is known."""
 
     def see(self, names: Collection[int], now: float) -> bool:
-        """The engine told something of these ranks, all that it has, at `now` (seconds of any clock); whether `ranks`
+        """The engine reported these ranks, all that it has, at `now` (seconds of any clock); returns whether `ranks`
         changed.
         """
         if not names or max(names) - min(names) >= MOST_RANKS or min(names) < 0:

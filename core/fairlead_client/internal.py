@@ -1,6 +1,6 @@
 """`SystemApi`: the internal protocol between the control API and the operator or routers, one method per endpoint.
 
-Each call is made once and returns its outcome as a value: taken, refused for ever, or later. The caller decides
+Each call is made once and returns its outcome as a value: taken, refused permanently, or later. The caller decides
 whether, when and what to send again.
 """
 
@@ -91,7 +91,7 @@ class SystemApi:
         return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), _held_pools)
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools of which no state came for so long."""
+        """The pools without a state for this many seconds."""
         path = f"{internal_paths.UNHEARD_POOLS}?{urlencode({'seconds': seconds})}"
         return _read(await self._send("GET", path, b""), _unheard_pools)
 

@@ -51,8 +51,8 @@ class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
 
 class OthersLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="others"):
-    """What the other routers of a pool have under way, for one that decides for itself beside them. Each line takes the
-    place of the pool's line before; one comes every second while there is something to tell.
+    """Other routers' requests in flight for a pool, for a router that decides for itself beside them. Each line
+    replaces the pool's line before; one comes every second while there is work to report.
     """
 
     share: OthersShare

@@ -42,11 +42,11 @@ class Autoscaled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """What becomes of a pool when half of the requests have come; None leaves a thing as it is.
+    """The change of a pool when half of the requests have arrived; None leaves a thing as it is.
 
-    `role` gets `replicas` instances, new ones serving after `startup_seconds`. Of that role the instance that stands at
-    `drained`, by what its leaving costs, cheapest first, is drained, and `is_replaced` by a new one. `autoscaled` holds
-    from the beginning on.
+    `role` gets `replicas` instances, new ones serving after `startup_seconds`. In that role, the instance at place
+    `drained` in the order of its cost of leaving, cheapest first, is drained, and `is_replaced` by a new one.
+    `autoscaled` applies from the beginning.
     """
 
     role: Role = Role.BOTH
@@ -97,7 +97,7 @@ class SimulatedTarget:
     slo_ttft_seconds: float
     slo_tpot_seconds: float
     weights: list[float] = field(default_factory=list)
-    """Of the instances that have keys, in their order; empty = all have 1."""
+    """Weights of the instances that have keys, in their order; empty = all have 1."""
     simulated: SimulatedSpec | None = None
     """How engines behave that are simulated themselves; with it `engine` is that of such a pool."""
     fitted: EngineCosts | None = None
@@ -128,7 +128,7 @@ PARTS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFigures:
-    """What came of one part of a run's measured requests; see `RunFigures`."""
+    """Figures of one part of a run's measured requests; see `RunFigures`."""
 
     attainment: float
     refused_share: float
@@ -137,7 +137,7 @@ class PartFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """What came of a run; see `SimulationResult`."""
+    """Figures of a run; see `SimulationResult`."""
 
     number: int
     requests_per_second: float
@@ -158,9 +158,9 @@ class RunFigures:
     """Sessions that changed their home at least once after the run's change, times how many each stands for; None
     without one."""
     parts: list[PartFigures] = field(default_factory=list)
-    """Of the requests after the run's change, in the order in which they come; none without a change."""
+    """For the requests after the run's change, in their order of arrival; empty without a change."""
     session_parts: list[PartFigures] = field(default_factory=list)
-    """Of the same requests, each session whole in one part; also none of fewer sessions than parts."""
+    """For the same requests, with each session whole in one part; empty also if there are fewer sessions than parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

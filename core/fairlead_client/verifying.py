@@ -78,7 +78,7 @@ def _sentence(decision: RoutingDecision) -> list[str]:
         if f"{words[0]} against {words[1]} on {other.instance}, {term.better} is better" not in decision.explanation:
             found.append(f"the sentence does not tell {term.name} {mine} against {theirs}")
     if decision.ttft_seconds is not None and decision.served_by is None:
-        found.append("it has a TTFT but nobody served it")
+        found.append("it has a TTFT but no instance served it")
     return found
 
 
@@ -99,9 +99,9 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
         found.append(f"its benefit {benefit} is not {stay} - {go}")
     shown = actual is not None and stay is not None and actual < stay
     if move.paid_off and not (shown and benefit is not None and benefit > 0):
-        found.append("it is said to have paid off, but its numbers do not show it")
+        found.append("it is recorded as faster than staying, but its numbers do not show it")
     if move.paid_off is False and (actual is None or stay is None or actual < stay):
-        found.append("it is said not to have paid off, but its numbers do not show it")
+        found.append("it is recorded as not faster than staying, but its numbers do not show it")
     if actual is not None and move.outcome in (MoveOutcome.UNDERWAY, MoveOutcome.REFUSED):
         found.append(f"it had a first token, but its outcome is {move.outcome}")
     if move.explanation != explain_move(move, what):

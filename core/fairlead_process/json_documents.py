@@ -14,7 +14,7 @@ DEEPEST = 64
 _CHUNK = 65_536
 _QUOTE = ord('"')
 _STEPS = bytes({"[": 1, "{": 1, "]": 255, "}": 255}.get(chr(byte), 0) for byte in range(256))
-"""Of each byte how many levels it goes down, as a signed byte."""
+"""For each byte, how many levels it goes down, as a signed byte."""
 
 Kind = TypeVar("Kind")
 

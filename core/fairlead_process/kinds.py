@@ -1,4 +1,4 @@
-"""The kinds of value an environment variable may hold: how its text is read, and how a person is told what to write."""
+"""The kinds of value an environment variable may hold: how its text is read, and how a message asks for it."""
 
 import math
 from collections.abc import Callable

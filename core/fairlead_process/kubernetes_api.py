@@ -53,7 +53,7 @@ class ClusterUnavailable(ClusterError):
 
 
 class ClusterNotConfigured(ClusterUnavailable):
-    """The kubeconfig cannot be used, or there is none and this runs outside a cluster."""
+    """The kubeconfig cannot be used, or there is none outside a cluster."""
 
 
 class ClusterRefused(ClusterError):
@@ -121,7 +121,7 @@ class KubernetesApi:
         return cls(await _log_in(kubeconfig), kubeconfig, write_seconds)
 
     async def close(self) -> None:
-        """Close all connections: those of calls that are under way when these have ended."""
+        """Close all connections; those with calls in progress when the calls have ended."""
         await self._login.leave()
 
     async def call(
@@ -203,8 +203,8 @@ class KubernetesApi:
 def as_go_writes(document: Mapping[str, Any]) -> bytes:
     """The document as Go's encoding/json writes it: sorted keys, no spaces, `<`, `>`, `&` and line separators escaped.
 
-    A ControllerRevision's `data` may never change, and the API server compares texts: it writes an object anew at every
-    patch, and refuses the patch (422) when that text is not the one it was given.
+    A ControllerRevision's `data` may never change, and the API server compares texts: it rewrites an object at every
+    patch, and refuses the patch (422) when the text differs.
     """
     text = msgspec.json.encode(document, order="sorted")
     for plain, escaped in _GO_ESCAPES:
@@ -224,7 +224,7 @@ def _session(api: client.ApiClient) -> aiohttp.ClientSession:
 async def open_session(kubeconfig: str | None, connections: int, *traces: aiohttp.TraceConfig) -> tuple[str, aiohttp.ClientSession]:
     """The server's address and a session with the same credentials, for a framework that makes its own requests.
 
-    The session opens at most `connections` connections, and its requests are told to `traces`. Raises
+    The session opens at most `connections` connections and reports its requests to `traces`. Raises
     ClusterNotConfigured.
     """
     api = await _log_in(kubeconfig)

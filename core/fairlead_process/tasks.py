@@ -1,4 +1,4 @@
-"""Background tasks of a process: activities that run for ever, and work that repeats every few seconds.
+"""Background tasks of a process: activities that run forever, and work that repeats every few seconds.
 
 A failure in one ends neither the process nor the others: it is logged with its traceback and the task starts again.
 Stopping waits until all tasks have ended.

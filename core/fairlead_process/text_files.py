@@ -126,7 +126,7 @@ class _Unpacking(io.RawIOBase):
         return filled
 
     def _piece(self, most: int) -> bytes:
-        """Some of what comes next; nothing at the end."""
+        """The next part; empty at the end."""
         piece = b""
         while not piece:
             if self._unpacker.eof and not self._next_member():

@@ -13,9 +13,8 @@ _MOST_DOUBLINGS = 30
 
 @dataclass(slots=True, kw_only=True)
 class FailedAction:
-    """An action that was refused: how often in a row, why, when to try again, and when that was decided.
-
-    `told` is what people are told of it, nothing while it may pass by itself; `is_news` says whether they were not yet.
+    """An action that was refused: how often in a row, why, when to try again, and when that was decided. `told` is the
+    message for people, empty while the refusal may be temporary; `is_news` says whether it was not published yet.
     """
 
     times: int
@@ -45,10 +44,8 @@ class ActionBackoff:
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
 
     def add(self, action: Hashable, problem: ActionFailure, now: float, *, took: float = 0.0, is_passing: bool = False) -> FailedAction:
-        """Record a refusal that took so many seconds.
-
-        The pause is no shorter than that, or the pool would wait for it most of the time. One that `is_passing` is told
-        when it comes again.
+        """Record a refusal that took this many seconds. The pause is no shorter than that, or the pool would wait for
+        it most of the time. One that `is_passing` is reported when it recurs.
         """
         before = self._known.get(action)
         times = before.times + 1 if before is not None else 1
@@ -74,7 +71,7 @@ class ActionBackoff:
             del self._known[action]
 
     def due(self, now: float) -> float | None:
-        """Seconds until the next action may be tried again; None when none was refused."""
+        """Seconds until the next action may be tried again; None if none was refused."""
         return min((max(0.0, refusal.again_at - now) for refusal in self._known.values()), default=None)
 
 

@@ -48,12 +48,11 @@ class Cluster(Protocol):
     """Objects are plain JSON documents. Every method raises ClusterError."""
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
-        """The object, or a part of it, as it is now; None when there is none."""
+        """The object, or a part of it, as it is now; None if it does not exist."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """All objects with these labels (all with an empty selector), read consistently (never from a cache).
-
-        Of pods only `PodParts` are told.
+        """All objects with these labels (all with an empty selector), read consistently (never from a cache). For pods
+        only `PodParts` are returned.
         """
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
@@ -103,7 +102,7 @@ class _PodSpec(TypedDict, total=False):
 
 
 class PodParts(TypedDict, total=False):
-    """What `find` tells of a pod; all members are optional."""
+    """What `find` returns about a pod; all members are optional."""
 
     metadata: _Metadata
     spec: _PodSpec

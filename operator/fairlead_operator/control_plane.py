@@ -27,7 +27,7 @@ class ControlPlane(Protocol):
         """The pools for which routers hold requests."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools of which no state came for so long."""
+        """The pools without a state for this many seconds."""
 
 
 class PacedControlPlane:

@@ -13,8 +13,8 @@ from fairlead_operator.leader_election import Lease
 
 
 class RefusedReads:
-    """Paths that the Kubernetes API lets kopf neither list nor watch (403), each until it is answered. Kopf asks again
-    and again, and what it would hear of that namespace goes unseen until then.
+    """Paths that the Kubernetes API lets kopf neither list nor watch (403), each until it is answered. Kopf retries,
+    and events of that namespace go unseen until then.
     """
 
     def __init__(self) -> None:

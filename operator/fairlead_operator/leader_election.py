@@ -35,7 +35,7 @@ class Lease:
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
         self.holder = ""
-        """Holder of the Lease when it was last read; empty when there was none."""
+        """Holder of the Lease when it was last read; empty without one."""
         self.problem = ""
         """Why the last attempt to hold the Lease failed; empty when the server answered."""
 

@@ -14,7 +14,7 @@ __all__ = ["children", "instances", "lifecycle", "main", "pools"]
 
 @click.command()
 def main() -> None:
-    """Run the Kubernetes operator until told to stop. Exit code 2 and one line for settings that cannot be used."""
+    """Run the Kubernetes operator until a signal stops it. Exit code 2 and one line for unusable settings."""
     with one_line_errors("operator"):
         settings = begin(read_settings)
         while lead_once(settings):
@@ -24,7 +24,7 @@ def main() -> None:
 def lead_once(settings: OperatorSettings) -> bool:
     """Run kopf, first as a standby and then as the leader.
 
-    Returns True when the Lease was lost and the process should be a standby again, False when told to stop.
+    Returns True if the Lease was lost and the process should be a standby again, False if it was asked to stop.
     """
     memo = kopf.Memo(lease_lost=asyncio.Event())
     kopf.run(clusterwide=not settings.namespaces, namespaces=settings.namespaces, standalone=True, stop_flag=memo.lease_lost, memo=memo)

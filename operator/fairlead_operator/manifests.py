@@ -32,7 +32,7 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 def pod(
     identity: PoolIdentity, spec: PoolSpec, *, role: Role, ordinal: int, image: str, reason: str, now: str, failures: int = 0
 ) -> dict[str, Any]:
-    """The manifest of one instance, created for `reason` after so many failures in a row.
+    """The manifest of one instance, created for `reason` after this many failures in a row.
 
     `image` is for simulated engines without a template; `now` is RFC 3339.
     """

@@ -81,7 +81,7 @@ def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
 
 
 def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
-    """The role's pod template as it was written; None where there is none."""
+    """The role's pod template as it was written; None if there is none."""
     return next((item.template for item in spec.roles if item.name is role), None)
 
 

@@ -29,7 +29,7 @@ class Reconciles(Protocol):
         """One step of a deleted pool's finalization. Returns the seconds until the next, None when the pool may go."""
 
     async def report_deletion(self) -> float | None:
-        """Report a pool that went and of which the control API was not told that yet.
+        """Report a deleted pool whose deletion the control API does not know yet.
 
         Returns the seconds until the next try, None when nothing is left to report.
         """

@@ -36,7 +36,7 @@ class ControlPlaneSettings:
         metadata=variable(
             "FAIRLEAD_OPERATOR_CALLS_AT_ONCE",
             Whole("calls", 1, 1000),
-            "calls under way to the control API at once, which has a handful of database connections for them",
+            "calls to the control API in parallel, which has a handful of database connections for them",
             "more = it answers 503, and all pools pause",
         ),
     )
@@ -68,7 +68,7 @@ class Pace:
         metadata=variable(
             "FAIRLEAD_OPERATOR_RESYNC_SECONDS",
             Number("seconds", 0.1, 3600),
-            "pause after which a settled pool is told to the control API without an event",
+            "pause after which a settled pool's state is sent to the control API without an event",
             "its objects are read again after six pauses; longer = fewer requests, later figures in the status",
         ),
     )
@@ -77,7 +77,7 @@ class Pace:
     gateways: float = 2.0
     """Pause between two looks at what gateways say of pools, which no watch tells: see `gateways.watching`."""
     deletions: float = 60.0
-    """Pause between two looks for pools that went without the control API being told: see `untold_deletions`."""
+    """Pause between two searches for deleted pools that the control API still knows: see `untold_deletions`."""
     router_silence: float = 10.0
     """When draining, "no router is live" is trusted only after the control API has answered for this long."""
     finalizing_drain: float = 15.0
@@ -114,7 +114,7 @@ class LeaseSettings:
         metadata=variable(
             "FAIRLEAD_OPERATOR_LEASE_SECONDS",
             Whole("seconds", 2, 300),
-            "a killed operator is followed after so long and a tenth more",
+            "another operator takes over from a killed one after 1.1 times this",
             "shorter = sooner, but a slow Kubernetes API makes the holder step down",
         ),
     )

@@ -46,7 +46,7 @@ class SleepingPools:
                     wake(pool)
 
     async def watch(self, control_plane: TellsHeldPools, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Ask for ever, with these pauses."""
+        """Ask forever, with these pauses."""
         while True:
             await asyncio.sleep(seconds)
             try:

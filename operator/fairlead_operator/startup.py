@@ -61,7 +61,7 @@ class EndlessPauses:
     """Pauses between kopf's attempts at one request: an outage of any length must not end the operator."""
 
     def __iter__(self) -> Iterator[float]:
-        """1, 2, 4, … seconds, then 15 for ever."""
+        """1, 2, 4, … seconds, then 15 each time."""
         pause = 1.0
         while True:
             yield pause
@@ -69,7 +69,7 @@ class EndlessPauses:
 
 
 def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
-    """Have kopf post a Kubernetes Event about the pool. Kopf tries again by itself, and logs when it gives up."""
+    """Have kopf post a Kubernetes Event about the pool. Kopf retries, and logs when it gives up."""
     kopf.event(cast(kopf.Body, pool.reference()), type=type_, reason=reason, message=message)
 
 
@@ -118,8 +118,8 @@ def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
 def _pool_workers(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster
 ) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
-    """The workers of pools, none yet; and by name what watches for ever for that which no event tells, to wake workers:
-    requests held for pools at zero, what gateways say, and pools that went unseen.
+    """The workers of pools, none yet; and by name the loops that watch for changes without events, to wake workers:
+    requests held for pools at zero, gateways' statuses, and deleted pools that the control API still knows.
     """
     place = settings.control_plane
     api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
@@ -216,12 +216,12 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
     if not settings.namespaces:
         with contextlib.suppress(ClusterError):
             if not await cluster.may_list_definitions():
-                logger.warning("no right to list CustomResourceDefinitions: one that is installed anew is noticed at the next start")
+                logger.warning("no right to list CustomResourceDefinitions: a new one is noticed at the next start")
                 kopf_settings.scanning.disabled = True
 
 
 async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceConfig) -> kopf.AiohttpSession:
-    """Make kopf's HTTP session, with at most `connections` connections; its requests are told to `trace`.
+    """Make kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
 
     A session that kopf makes itself has no bound: when many pools appear at once it opens a connection for each, and
     the renewal of the Lease waits behind them all.

@@ -1,7 +1,7 @@
-"""Deletions that nobody told the control API: of pools that went while no operator, or no control API, was there.
+"""Deletions that the control API does not know: pools deleted while no operator, or no control API, was running.
 
-Such a pool would live on in the API and in routers. A pool is told every few seconds, so that one of which the API
-hears nothing is looked for in the cluster.
+Such a pool would live on in the API and in routers. The operator sends each pool's state every few seconds, so it looks
+in the cluster for a pool without a recent state.
 """
 
 import asyncio
@@ -21,17 +21,18 @@ class TellsUnheardPools(Protocol):
     """The calls of the control API that are needed here."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools of which no state came for so long."""
+        """The pools without a state for this many seconds."""
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone; may be repeated."""
 
 
 class UntoldDeletions:
-    """Tells them, for the namespaces of this operator; empty = all. A pool counts as unheard after `seconds`.
+    """Reports them, for the namespaces of this operator; empty = all.
 
-    A pool is told as gone only if it is unheard in two looks in a row, so that whoever has it had the time to tell its
-    state after an outage of the API; if a whole list of its namespace does not have it; and if it is not found alone.
+    A pool counts as unheard after `seconds`. A pool is reported as gone only if it is unheard in two rounds in a row,
+    so that its operator had time to send its state after an outage of the API; if a complete list of its namespace does
+    not have it; and if a separate read does not find it.
     """
 
     def __init__(self, namespaces: Collection[str], seconds: float) -> None:
@@ -59,10 +60,10 @@ class UntoldDeletions:
         """Tell that a pool is gone, if it is. Raises ClusterError."""
         if await cluster.get(Resource.POOLS, pool.namespace, pool.name) is None:
             told = isinstance(await control_plane.delete_pool(pool), Taken)
-            logger.info("a deletion that was not told before", extra={"pool": str(pool), "control_plane_told": told})
+            logger.info("a deletion that was not reported before", extra={"pool": str(pool), "control_plane_told": told})
 
     async def watch(self, control_plane: TellsUnheardPools, cluster: Cluster, pause: float) -> None:
-        """Look for ever, with these pauses."""
+        """Look forever, with these pauses."""
         while True:
             await asyncio.sleep(pause)
             try:

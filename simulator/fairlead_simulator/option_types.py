@@ -10,7 +10,9 @@ import click
 
 
 class InputUnusable(click.ClickException):
-    """Something given cannot be used, be it a file's content: told without usage, with the code of a wrong option."""
+    """An input cannot be used, for example a file's content: printed without usage, with the exit code of a wrong
+    option.
+    """
 
     exit_code = 2
 

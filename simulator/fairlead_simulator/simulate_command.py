@@ -78,8 +78,8 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--early-rejection", default="disabled", show_default=True, help="disabled, load, predicted, after-prefill; several compare them."
 )
-@click.option("--requests", type=_COUNT, help="Only the first so many.")
-@click.option("--warmup", type=WholeOption(0, 1_000_000_000), default=0, show_default=True, help="The first so many are not measured.")
+@click.option("--requests", type=_COUNT, help="Only the first N requests.")
+@click.option("--warmup", type=WholeOption(0, 1_000_000_000), default=0, show_default=True, help="The first N requests are not measured.")
 @click.option("--warmup-rate", type=_RATE, help="Requests per second of the warm-up, if another.")
 @click.option("--seeds", type=WholeOption(1, 1000), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
 @click.option("--slo-ttft", type=_SECONDS, help="Seconds; the preset's without it.")
@@ -111,7 +111,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     help="Rows of equal stamps, over the gap to the next.",
 )
 @click.option("--sessions", type=click.Choice(["inferred", "none"]), default="inferred", show_default=True, help="For rows that name none.")
-@click.option("--closed-loop", is_flag=True, help="A session's next turn comes `delay` ms after the one before has ended.")
+@click.option("--closed-loop", is_flag=True, help="A session's next turn starts `delay` ms after the one before has ended.")
 @click.option(
     "--prefills-in-flight", type=WholeOption(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues."
 )
@@ -125,26 +125,26 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--believed-speed",
     default="1x",
     show_default=True,
-    help="Prefill speed that routers are told: of the true one, as 0.25x, or in tokens/s.",
+    help="Prefill speed that routers believe: relative to the true one, as 0.25x, or in tokens/s.",
 )
 @click.option(
     "--streamed", type=NumberOption(most=1), default=1.0, help="Share of requests that are streamed; of others routers see no first token."
 )
 @click.option("--token-noise", type=NumberOption(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
 @click.option("--delay", type=NumberOption(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
-@click.option("--kv-events", is_flag=True, help="Engines publish KV events, and routers go by them.")
+@click.option("--kv-events", is_flag=True, help="Engines publish KV events, and routers use them.")
 @click.option("--kv-event-delay", type=NumberOption(most=3600), default=0.0, help="Seconds that KV events reach routers late.")
 @click.option("--kv-event-loss", type=NumberOption(most=1), default=0.0, help="Share of batches of KV events that are lost, 0 to 1.")
-@click.option("--no-kv-event-replay", is_flag=True, help="Engines cannot be asked for lost batches: the index begins anew.")
+@click.option("--no-kv-event-replay", is_flag=True, help="Engines cannot replay lost batches: the index starts empty.")
 @click.option("--routers", type=WholeOption(1, 64), default=1, show_default=True, help="Routers that requests go to.")
 @click.option(
     "--clients", type=click.Choice(get_args(Clients)), default="in-turn", show_default=True, help="How requests are spread over routers."
 )
 @click.option(
-    "--asking-delay", type=NumberOption(most=60), help="One router decides for all, and so many seconds pass from router to router."
+    "--asking-delay", type=NumberOption(most=60), help="One router decides for all; seconds that a message takes between routers."
 )
 @click.option(
-    "--told-delay", type=NumberOption(most=60), help="Routers that decide for themselves hear so many seconds late what others do."
+    "--told-delay", type=NumberOption(most=60), help="Routers decide for themselves; seconds after which they learn what others do."
 )
 @click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
@@ -246,7 +246,7 @@ def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> No
     if spec.routers == 1 and spec.asking_seconds is not None:
         raise click.UsageError("--asking-delay lets one of several routers decide; say how many with --routers")
     if spec.told_seconds is not None and (spec.routers == 1 or spec.asking_seconds is not None):
-        raise click.UsageError("--told-delay is of several routers that decide for themselves; give --routers, and no --asking-delay")
+        raise click.UsageError("--told-delay is for several routers that decide for themselves; give --routers, and no --asking-delay")
     if spec.asking_seconds is None and any(isinstance(event, PartRouters) for event in timeline):
         raise click.UsageError("--timeline: part-routers parts routers that ask one of them; give --routers and --asking-delay")
 
@@ -259,7 +259,7 @@ def _kv_events(options: dict[str, Any], spec: SimulatedPool) -> KvEventQuality |
         return None
     if spec.preset.eviction != "lru":
         raise click.UsageError(
-            f"--kv-events tells of caches that evict least recently used first; leave out --eviction {spec.preset.eviction}"
+            f"--kv-events is for caches that evict least recently used first; leave out --eviction {spec.preset.eviction}"
         )
     return KvEventQuality(delay_seconds=options["kv_event_delay"], loss=options["kv_event_loss"], replay=not options["no_kv_event_replay"])
 
@@ -338,7 +338,7 @@ def _heading(
     if spec.weights:
         pool += f" (of weight {', '.join(f'{weight:g}' for weight in spec.weights)} on the ring, in turn)"
     believed = spec.prefill_tokens_per_second
-    told = "" if believed == true_speed else f"; routers are told {believed:,.0f} prompt tokens/s, the truth is {true_speed:,.0f}"
+    told = "" if believed == true_speed else f"; routers believe {believed:,.0f} prompt tokens/s, the truth is {true_speed:,.0f}"
     kept = f"{len(workload.rows):,} requests of {options['trace']}"
     if workload.dropped:
         kept += f" ({workload.dropped:,} dropped as too long)"

@@ -32,7 +32,7 @@ def traces() -> None:
 
 @traces.command("describe")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--requests", type=_COUNT, help="Only the first so many.")
+@click.option("--requests", type=_COUNT, help="Only the first N rows.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
     """Check FILE and show rates, lengths, sessions, and how much of it a cache could serve.
@@ -81,12 +81,12 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @click.option("--block-size", type=WholeOption(1, 65_536), help="Tokens that an id of FILE stands for, if not 512, or 16 of alibaba.")
 @click.option("--sort", is_flag=True, help="Sort rows by time, instead of refusing a file that is not sorted.")
 @click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="Rows of equal stamps.")
-@click.option("--rate", type=_RATE, help="Stretch times to so many requests per second; needed where FILE has no times.")
+@click.option("--rate", type=_RATE, help="Stretch times to this many requests per second; needed if FILE has no times.")
 @click.option(
-    "--speed", type=NumberOption(most=1e6, positive=True), default=1.0, show_default=True, help="Or make it so many times as fast."
+    "--speed", type=NumberOption(most=1e6, positive=True), default=1.0, show_default=True, help="Or a factor by which to speed it up."
 )
 @click.option("--max-input", type=_COUNT, help="Drop rows with prompts this long or longer.")
-@click.option("--requests", type=_COUNT, help="Keep only the first so many of the rest.")
+@click.option("--requests", type=_COUNT, help="Keep only the first N of the rest.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of random spreading.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 def convert_command(
@@ -106,7 +106,7 @@ def convert_command(
     """Write FILE in another form, at another rate, or cut down. Times begin at 0, and blocks have 512 tokens.
 
     FILE may be from Azure, BurstGPT, Alibaba (Qwen-Bailian), aiperf or guidellm, also packed by gzip; - is standard
-    input. What is left out or assumed is told on standard error.
+    input. Standard error lists what is left out or assumed.
     """
     if rate is not None and speed != 1.0:
         raise click.UsageError("give --rate or --speed, not both")

@@ -196,7 +196,9 @@ def parts_by_time(begin: int, end: int) -> list[range]:
 
 
 def parts_by_session(jobs: Sequence[Job]) -> list[set[int]]:
-    """Indexes of the jobs, each session whole in one part; a job without one is by itself. None of too few sessions."""
+    """Indexes of the jobs, each session whole in one part; a job without a session counts as one. Empty if there are
+    too few sessions.
+    """
     places: dict[str | int, int] = {}
     parts: list[set[int]] = [set() for _ in range(PARTS)]
     for job in jobs:

@@ -11,7 +11,7 @@ from fairlead.kv_events.predictions import Agreement, predict
 from fairlead_cli.kv_events.recording_files import Recording, read_recording
 
 LARGEST_ERROR = 0.005
-"""Of the sum of cached tokens."""
+"""Share of the sum of cached tokens."""
 SMALLEST_EXACT_SHARE = 0.98
 _BAD_ROWS_SHOWN = 5
 

@@ -1,6 +1,6 @@
-"""Recordings of an engine: JSON Lines, plain or gzipped, in order of arrival. docs/kv-events.md tells the format.
+"""Recordings of an engine: JSON Lines, plain or gzipped, in order of arrival. docs/kv-events.md describes the format.
 
-A row that cannot be used costs that row. It is told with file, line and remedy.
+An unusable row is left out and reported with file, line and remedy.
 """
 
 import binascii

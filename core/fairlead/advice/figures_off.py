@@ -1,4 +1,4 @@
-"""FigureOff: a figure that routers go by, or would after a restart, has been off by more than half for minutes."""
+"""FigureOff: a figure that routers use, or would use after a restart, has been wrong by more than half for minutes."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 def _finding(pool: PoolSituation, figure: SeenFigure, wrong: float | None, seen: float | None, level: Level) -> Finding:
     assert wrong is not None
     assert seen is not None
-    who = f"{pool.pool}'s routers go by" if level is Level.WARN else f"{pool.pool} declares"
+    who = f"{pool.pool}'s routers use" if level is Level.WARN else f"{pool.pool} declares"
     return Finding(
         pool=pool.pool,
         cause=Cause.FIGURE_OFF,

@@ -36,7 +36,7 @@ def _is_hot(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInstan
 
 
 def _share(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """Of the prompt tokens that were computed."""
+    """Share of the computed prompt tokens."""
     total = sum(each.served.prefilled_tokens for each in serving)
     return one.served.prefilled_tokens / total if total else 0.0
 

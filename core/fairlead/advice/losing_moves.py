@@ -22,7 +22,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         harm=Harm(amount=lost * 3600 / moves.seconds, unit=HarmUnit.WAITED_SECONDS),
         sentence=(
             f"{pool.pool}'s session moves cost users {wording.seconds(lost)} in the last {wording.seconds(moves.seconds)}: {moves.lost} of "
-            f"{moves.known} with a known outcome came no sooner than staying was predicted to."
+            f"{moves.known} with a known result were not faster than predicted for staying."
         ),
         evidence=Evidence(kind=EvidenceKind.MIGRATIONS, seconds=moves.seconds),
         remedy=Remedy(kind="migrations", words="pausing migrations", fields={"migrations": MIGRATIONS_PAUSED}),

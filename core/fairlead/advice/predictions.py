@@ -9,7 +9,7 @@ from fairlead.reports.engines import Quantity
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Of the speed of prefills, and of a policy's model; each only where a wrong prediction decides something."""
+    """Findings about wrong predictions of prefill speed and of a policy's model, where they decide something."""
     yield from _speeds(pool)
     yield from _model(pool)
 

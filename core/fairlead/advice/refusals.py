@@ -66,7 +66,7 @@ def _why(pool: PoolSituation, reason: str) -> _Why:
             where = f", most on {wording.listed(failing)}" if failing else ""
             return _Why(words=f"engines failed before the first byte on every try{where}")
         case RejectionReason.SHUTTING_DOWN:
-            return _Why(words="a router was shutting down; clients are told to try again")
+            return _Why(words="a router was shutting down; clients should try again")
         case _:
             return _Why(words=f"the routers' reason is {reason}")
 
@@ -82,7 +82,7 @@ def _without_instances(pool: PoolSituation) -> _Why:
 
 def _scaled_to_zero(pool: PoolSituation) -> _Why:
     role = pool.roles[0] if len(pool.roles) == 1 else None
-    words = "no instance is wanted"
+    words = "no instance is desired"
     if role is None or not pool.can_scale or pool.scaling.mode is ScalingMode.SLO or role.wanted or role.most < 1:
         return _Why(words=words)
     named = None if role.role is Role.BOTH else role.role

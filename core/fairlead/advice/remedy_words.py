@@ -32,7 +32,7 @@ def _range(chosen: Confirmed) -> str:
 
 
 def simulation_words(found: Simulated) -> str:
-    """Of what the simulation is."""
+    """Names the simulation and the time that it covers."""
     return f"the simulation of the last {wording.seconds(found.seconds)}"
 
 
@@ -57,13 +57,13 @@ def beyond_remedies(found: Simulated) -> str:
         brings = f"{wording.share(confirmed.attainment)} in time by {simulation_words(found)}"
         remedies.append(f"a TTFT target of {wording.seconds(confirmed.value)} ({brings})")
     elif reach.ttft_seconds is not None:
-        remedies.append(f"a TTFT target of {wording.seconds(reach.ttft_seconds)} or more, with the load as it is (an estimate)")
+        remedies.append(f"a TTFT target of {wording.seconds(reach.ttft_seconds)} or more, at the present load (an estimate)")
     remedies.append("a pool of their own with such a target")
     if reach.speed is not None:
         remedies.append(f"engines {reach.speed:.1f} times as fast")
     if found.role is Role.BOTH:
         remedies.append("prefill instances, which do not decode meanwhile")
-    words = f"what helps them: {', '.join(remedies[:-1])} or {remedies[-1]}"
+    words = f"remedies for them: {', '.join(remedies[:-1])} or {remedies[-1]}"
     return f"{words}; chunked prefill only keeps them from holding up short prompts"
 
 
@@ -73,5 +73,5 @@ def rest_words(found: Simulated) -> str:
     if found.unlike is not None:
         return f"whether more replicas help the others is not known: {found.unlike}"
     if chosen is None:
-        return f"more replicas bring nothing by {simulation_words(found)}"
+        return f"more replicas would not help, by {simulation_words(found)}"
     return number_words(found, chosen)

@@ -27,6 +27,6 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
             subject=why,
             level=Level.WARN,
             harm=Harm(amount=float(count), unit=HarmUnit.ROUTERS),
-            sentence=f"{count} of {pool.live_routers} routers decide for {pool.pool} by themselves, and know the others' work seconds late: {words}.",
+            sentence=f"{count} of {pool.live_routers} routers decide for {pool.pool} separately, and know the others' work seconds late: {words}.",
             evidence=Evidence(kind=EvidenceKind.POOL, seconds=WINDOW_SECONDS),
         )

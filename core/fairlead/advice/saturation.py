@@ -29,8 +29,8 @@ FRESH_SECONDS = 30.0
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each role of which more instances would help, where requests are missed for it: by the simulation
-    of what came, else by the work that arrives.
+    """A finding for each role that misses requests and would be helped by more instances: by the simulation of the
+    recorded requests, else by the arriving work.
     """
     found = pool.simulated
     if found is not None and (role := pool.role(found.role)) is not None:
@@ -98,7 +98,7 @@ def _why(pool: PoolSituation, role: SeenRole) -> str:
     serving = wording.of_role(role.role, len(accepting))
     loaded = [one for one in accepting if one.load is not None and one.load >= pool.scaling.target_load]
     if not loaded:
-        return f"more comes than {serving} serve{'s' if len(accepting) == 1 else ''} in time"
+        return f"more work arrives than {serving} serve{'s' if len(accepting) == 1 else ''} in time"
     return f"{len(loaded)} of {serving} {'is' if len(accepting) == 1 else 'are'} saturated"
 
 
@@ -127,13 +127,13 @@ def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]
 
 
 def _remedy(pool: PoolSituation, role: SeenRole, replicas: int, words: str, simulation: str | None) -> tuple[Remedy | None, str]:
-    """The plan for so many replicas, where one can be made, and why not."""
+    """The plan for this number of replicas, if one can be made, and else why not."""
     if not pool.can_scale:
         return None, f"{words}; its engines are started elsewhere"
     if pool.scaling.mode is ScalingMode.SLO:
         return None, f"{words}; spec.scaling sets the number"
     if role.wanted >= replicas:
-        return None, f"{role.wanted} are wanted already and start"
+        return None, f"{role.wanted} are desired already and starting"
     allowed = min(replicas, role.most)
     if allowed <= role.wanted:
         return None, f"{words}; maxReplicas {role.most} does not allow more"

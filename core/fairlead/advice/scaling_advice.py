@@ -10,7 +10,7 @@ from fairlead.scaling.recommendations import Controller, Hold, Verdict
 from fairlead.scaling.specs import RatioMode, ScalingMode
 
 FRESH_SECONDS = 3600.0
-"""A recommendation is told once, when it changes; after so long it says nothing of now."""
+"""A recommendation is recorded once, when it changes; after this many seconds it says nothing about the present."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:

@@ -1,4 +1,6 @@
-"""NoRouter, OperatorSilent, FiguresBehind: nobody reports, or it is not counted yet, so what is shown is not of now."""
+"""NoRouter, OperatorSilent, FiguresBehind: no process reports, or its reports are not counted yet, so the figures shown
+are old.
+"""
 
 from collections.abc import Iterator
 
@@ -7,7 +9,7 @@ from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Har
 from fairlead.advice.situations import PoolSituation
 
 OPERATOR_SECONDS = 60.0
-"""The operator tells every pool's state at least every ten seconds; after so long it is away."""
+"""The operator tells every pool's state at least every ten seconds; after this many seconds it is away."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:

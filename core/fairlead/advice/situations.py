@@ -127,8 +127,8 @@ class SeenAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBurn:
-    """An alert on the error budget that is on: how many times faster than allowed it burns over the long window, which
-    has so many seconds, and the requests per second beyond what is allowed over it.
+    """An active alert on the error budget: how many times faster than allowed it burns over the long window (in
+    seconds), and the requests per second beyond the allowed ones in that window.
     """
 
     name: str
@@ -140,10 +140,11 @@ class SeenBurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenPredictions:
-    """How wrong routers' predictions of prefill times are: a share of what was predicted, mean over the live routers.
+    """How wrong routers' predictions of prefill times are, as a share, mean over the live routers.
 
-    `unused_error` is that of the figure not in use (learnt or declared), None where there is none. Of a policy that
-    learns, the mean absolute errors in seconds of its model and of the router's own formula for the same requests.
+    `unused_error` is the error of the figure not in use (measured or declared), None if there is none. For a policy
+    that learns: the mean absolute errors in seconds of its model and of the router's own formula, for the same
+    requests.
     """
 
     error: float | None = None
@@ -155,9 +156,9 @@ class SeenPredictions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFigure:
-    """A figure of a pool's engines as live routers report it: what they went by and what they observed, what the spec
-    declares, means over the routers in the quantity's unit; None where there is none.
-    `off_seconds` is the longest time for which one of them has found it off.
+    """A figure of a pool's engines as live routers report it: the one they use, the one they observed, and the one the
+    spec declares; means over the routers in the quantity's unit, None if missing. `off_seconds` is the longest time for
+    which one of the routers has found it wrong.
     """
 
     quantity: str
@@ -170,9 +171,11 @@ class SeenFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSizing:
-    """The newest simulation of what would help the pool: asked for `age_seconds` ago about a `role`, and not done while
-    `is_underway`. `reason` says why there is none; `estimate` is the number of instances by rates and means as it was
-    then. `found` is what the newest one found that is done, `found_seconds` ago, with the targets of now.
+    """The newest simulation of remedies for the pool: requested `age_seconds` ago about a `role`, not finished while
+    `is_underway`.
+
+    `reason` says why there is none; `estimate` is the number of instances computed from rates and means at that time.
+    `found` is the result of the newest finished one, `found_seconds` ago, for the present targets.
     """
 
     role: Role
@@ -205,7 +208,7 @@ class PoolSituation:
     window_seconds: float = 300.0
     instances: tuple[SeenInstance, ...] = ()
     gone: Served = Served()
-    """Of instances that are gone by now."""
+    """Instances that no longer exist."""
     refused: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     signals: PoolSignals | None = None
@@ -228,7 +231,7 @@ class PoolSituation:
 
     @property
     def served(self) -> Served:
-        """Of all instances."""
+        """All instances."""
         return sum((one.served for one in self.instances), self.gone)
 
     @property
@@ -261,7 +264,7 @@ class PoolSituation:
 
     @property
     def simulated(self) -> Simulated | None:
-        """What simulations found of it; None while there are none of the present targets."""
+        """What simulations found; None without one for the present targets."""
         return None if self.sizing is None else self.sizing.found
 
     def role(self, role: Role) -> SeenRole | None:

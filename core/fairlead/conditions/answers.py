@@ -84,7 +84,7 @@ def control_plane_reachable(facts: PoolFacts) -> Condition:
     if _is_unanswered(facts):
         return not_answered_yet(kind)
     if facts.observations is None:
-        meanwhile = "what serves goes on, and no drain of it begins; drains under way end at drain.timeout; new instances wait"
+        meanwhile = "serving instances keep serving and are not drained; drains in progress end at drain.timeout; new instances wait"
         message = f"{facts.api_problem}; {meanwhile}"
         return Condition(type=kind, status="False", reason="NoAnswer", message=message)
     return Condition(type=kind, status="True", reason="Answered", message="The control API took the pool's state")

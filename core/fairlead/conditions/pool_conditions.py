@@ -59,7 +59,7 @@ def merge_conditions(
 def only_degraded(
     previous: Iterable[Mapping[str, Any]], failure: ActionFailure, generation: int, now: str
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """The list after a round that broke, so that nothing else is known anew; None when it says so already."""
+    """The list after a round that broke, so that nothing else is newly known; None when it says so already."""
     before = tuple(previous)
     kind = ConditionType.DEGRADED
     fresh = Condition(type=kind, status="True", reason=failure.reason, message=failure.message)

@@ -1,4 +1,4 @@
-"""Ready, InstancesReady and Progressing: do the wanted instances serve, and is something under way?"""
+"""Ready, InstancesReady and Progressing: do the desired instances serve, and is something in progress?"""
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
 from fairlead.conditions.roles import SHORTAGES, count, scaling_words, serving_words, shortage
@@ -18,8 +18,8 @@ def instances_ready(facts: PoolFacts) -> Condition:
     if not facts.desired:
         return Condition(type=kind, status="False", reason="NoValidSpec", message="No valid spec was seen yet")
     if all(role.replicas == 0 for role in facts.desired):
-        until = " until a request comes" if facts.scaling is not None and facts.scaling.sleeps else ""
-        return Condition(type=kind, status="True", reason="ScaledToZero", message=f"No instance is wanted{until}")
+        until = " until a request arrives" if facts.scaling is not None and facts.scaling.sleeps else ""
+        return Condition(type=kind, status="True", reason="ScaledToZero", message=f"No instance is desired{until}")
     answered = facts.observations is not None
     short = [found for role, instances in facts.by_role if (found := shortage(role, instances, api_answers=answered)) is not None]
     if short:

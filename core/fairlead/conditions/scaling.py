@@ -35,7 +35,7 @@ def scaling_limited(facts: PoolFacts) -> Condition:
     limited = _limited(scaling)
     if not limited:
         return Condition(
-            type=kind, status="False", reason="DesiredWithinRange", message="No bound keeps a role from the number that is wanted"
+            type=kind, status="False", reason="DesiredWithinRange", message="No bound keeps a role from its recommended number"
         )
     reason = "TooManyReplicas" if any(target.wanted > target.bounds.upper for target in limited) else "TooFewReplicas"
     return Condition(type=kind, status="True", reason=reason, message="; ".join(_words(target) for target in limited))
@@ -48,4 +48,4 @@ def _limited(scaling: ScalingFacts) -> list[RoleTarget]:
 def _words(target: RoleTarget) -> str:
     noun = "instances" if target.role is Role.BOTH else f"{target.role} instances"
     by = f"schedule {target.schedule}" if target.schedule is not None else "the role"
-    return f"{target.wanted} {noun} are wanted, and {by} allows {target.bounds.lower} to {target.bounds.upper}"
+    return f"{target.wanted} {noun} are recommended, and {by} allows {target.bounds.lower} to {target.bounds.upper}"

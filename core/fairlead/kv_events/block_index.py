@@ -309,7 +309,7 @@ class BlockIndex:
             self._shrink(holding)
 
     def _take(self, holding: Holding, block_hash: BlockHash) -> bool:
-        """Take one copy away; False if there is none."""
+        """Remove one copy; False if there is none."""
         copies = holding.copies
         if copies and block_hash in copies:
             left = copies[block_hash] - 1

@@ -22,7 +22,7 @@ def block_keys(
 ) -> tuple[int, ...]:
     """The keys of the full blocks of `block_size` tokens, first to last; a partial block at the end has none.
 
-    Raises ValueError for block_size < 1, OverflowError or TypeError for a token id that is none.
+    Raises ValueError for block_size < 1, OverflowError or TypeError for an invalid token id.
     """
     if block_size < 1:
         raise ValueError(f"block_size must be at least 1, not {block_size}")
@@ -31,9 +31,9 @@ def block_keys(
 
 
 def stored_keys(event: BlockStored, parent_key: int | None) -> list[int]:
-    """The keys of the blocks of a `BlockStored`, one per hash; `parent_key` None where it has no parent.
+    """The keys of the blocks of a `BlockStored`, one per hash; `parent_key` is None if it has no parent.
 
-    Raises ValueError if its tokens do not fill its blocks, OverflowError or TypeError for a token id that is none.
+    Raises ValueError if its tokens do not fill its blocks, OverflowError or TypeError for an invalid token id.
     """
     data, size, blocks = token_bytes(event.token_ids), event.block_size, len(event.block_hashes)
     if len(data) != size * TOKEN_BYTES * blocks or size < 1:

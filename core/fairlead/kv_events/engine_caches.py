@@ -33,9 +33,9 @@ class _Layout:
 
     instances: Sequence[str]
     version: tuple[int, int]
-    """Of the index's slots and of who is heard."""
+    """Version of the index's slots and of the set of followed instances."""
     places_of_slots: SlotPlaces
-    """Slot → place of its instance; one place more takes what is none of theirs."""
+    """Slot → place of its instance; one more place is for slots of other instances."""
     heard: npt.NDArray[np.bool_]
     incomplete: npt.NDArray[np.bool_]
 
@@ -51,7 +51,7 @@ class EngineCaches:
     def __init__(self) -> None:
         self.index = BlockIndex()
         self.block_tokens = 0
-        """Tokens per block; 0 before an engine has told."""
+        """Tokens per block; 0 before an engine has reported it."""
         self._heard: dict[str, Source] = {}
         self._incomplete: set[str] = set()
         self._heard_version = 0
@@ -63,9 +63,8 @@ class EngineCaches:
         return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
-        """Whether blocks of this size can be compared with the pool's; the first size that is told becomes the pool's.
-
-        A size that no source has any more gives way, as after a rollout to engines with another one.
+        """Whether blocks of this size can be compared with the pool's; the first reported size becomes the pool's. A
+        size that no source has any more is replaced, as after a rollout to engines with another one.
         """
         if block_tokens == self.block_tokens:
             return True

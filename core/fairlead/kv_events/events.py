@@ -34,7 +34,7 @@ class BlockStored(Protocol):
 
     @property
     def token_ids(self) -> Sequence[int]:
-        """The tokens of all blocks, one after the other; empty where only the tier of a known block is told."""
+        """The tokens of all blocks, one after the other; empty if only the tier of a known block is reported."""
 
     @property
     def block_size(self) -> int:

@@ -1,4 +1,4 @@
-"""Who holds which block: for each key a mask of holdings, one bit each, and a prompt's way along them."""
+"""The holders of each block: for each key a mask of holdings, one bit each, and the lookup of a prompt along them."""
 
 from collections.abc import Iterable, Sequence
 

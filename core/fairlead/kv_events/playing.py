@@ -63,7 +63,7 @@ def made_at(batches: Sequence[RecordedBatch]) -> list[float]:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Expected:
-    """A request's blocks at the source that has it, from when it is sent until its events have told them."""
+    """A request's blocks at its source, from when it is sent until its events have reported them."""
 
     source: Source
     keys: tuple[int, ...]
@@ -74,9 +74,9 @@ class _Expected:
 class Playing:
     """One recording, played once to an index of its own.
 
-    `feeds` are each source's batches, `sizes` its tokens per block, `unseen` what it held at each segment's beginning.
-    `placed` says for requests, by their place in the list, which source had them. Of one that is not there, the source
-    that holds most of its prompt is believed to have had it.
+    `feeds` are each source's batches, `sizes` its tokens per block, `unseen` its blocks at each segment's beginning.
+    `placed` maps requests, by their place in the list, to their source. For a missing one, the source that holds most
+    of its prompt is assumed.
     """
 
     def __init__(

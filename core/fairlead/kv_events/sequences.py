@@ -1,8 +1,8 @@
-"""Numbers of batches: what was lost, what comes twice, and when an engine began anew.
+"""Sequence numbers of batches: which were lost, which came twice, and when an engine restarted.
 
 An engine numbers its batches from 0 and stamps each with its clock. PUB/SUB loses what a slow or late subscriber does
 not take in time, so a subscriber asks the engine to replay from a number on. A restarted engine begins at 0 again with
-an empty cache. Its batch is told from one that comes twice by its stamp, which is later than all before.
+an empty cache. Its timestamp, later than all earlier ones, distinguishes its batch from one that comes twice.
 
 The caller owns sockets and time: it hands in what arrives and does what the returned `Step` says.
 """
@@ -65,13 +65,13 @@ class SequenceTracker(Generic[Batch]):
         self._most_waiting = most_waiting
         self._next = first
         self._newest_stamp: float | None = None
-        """Of the batch before `_next`; None if that is not known."""
+        """Timestamp of the batch before `_next`; None if unknown."""
         self._waiting: dict[int, tuple[float, Batch]] = {}
         self._replaying = False
         self._asked_at: int | None = None
         """The number that was missing first when the replay was asked for."""
         self._asked_stamp: float | None = None
-        """Of the batch before that one."""
+        """Timestamp of the batch before that one."""
         self._recognised = True
         """Whether the replay has shown the batch before `_next` as we know it; if not, it is another engine's."""
         self._incomplete = False
@@ -179,7 +179,7 @@ class SequenceTracker(Generic[Batch]):
         self._incomplete = False
 
     def _note_restart(self, number: int, stamp: float) -> None:
-        """A number that was taken, with a later stamp, shows that the engine is another one than before."""
+        """A number that was taken, with a later stamp, shows that the engine has restarted."""
         if self._taken is not None and number < self._taken[0] and stamp > self._taken[1]:
             self._taken = None
             self.counts.restarts += 1

@@ -20,10 +20,9 @@ HELD_OUT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerSettings:
-    """How much is learnt from and when.
-
-    The first round comes after `first_samples`, each further one after `round_samples` new ones; samples above
-    `longest_ttft_seconds` are left out, as they say more of an overload than of an instance.
+    """How many samples are used, and when. The first round comes after `first_samples`, each further one after
+    `round_samples` new ones; samples above `longest_ttft_seconds` are left out, as they reflect an overload rather than
+    an instance.
     """
 
     feature_names: tuple[str, ...]
@@ -52,7 +51,7 @@ class Learner:
         self._held_out = TwoPools(width, out_of_recent, out_of_replay, settings.selection)
         self._kept = self._new = 0
         self.model: Model | None = None
-        """Of the last round."""
+        """The last round."""
         self.samples_seen = 0
 
     def add(self, samples: Samples) -> None:

@@ -33,7 +33,9 @@ class TwoPools:
             self.leaving = leaving.at(slice(max(0, len(leaving) - self._candidates), None))
 
     def choose_replay(self, model: Model | None, dice: np.random.Generator) -> None:
-        """Choose anew among the replay and what has left since: by `model`'s gradients, by chance without one."""
+        """Select again among the replay and the samples that have left since: by `model`'s gradients, at random without
+        one.
+        """
         candidates = self.replay.followed_by(self.leaving)
         self.leaving = self.leaving.at(slice(0, 0))
         if len(candidates) > self._candidates:

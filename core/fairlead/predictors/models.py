@@ -20,7 +20,7 @@ class Scales(NamedTuple):
 
     @staticmethod
     def of(features: Floats) -> "Scales":
-        """Of rows [n, d], n > 0. A feature that never varied is divided by 1."""
+        """The scaling of rows [n, d], n > 0. A feature that never varied is divided by 1."""
         wide = features.astype(np.float64)
         deviations = wide.std(axis=0)
         deviations[deviations <= 0] = 1.0

@@ -1,4 +1,4 @@
-"""What a learning policy tells of itself: how it decided, what its model is, and how wrong it was of late."""
+"""What a learning policy reports about itself: how it decided, what its model is, and how wrong it was of late."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,15 +27,15 @@ class HeuristicReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningReport:
-    """How a policy learns. Counts are since it was built; errors and drift are of its last few hundred samples, None
-    while there are none.
+    """How a policy learns. Counts start when it was built; errors and drift cover its last few hundred samples, None
+    without any.
     """
 
     samples: int
     dropped_samples: int
-    """Of them, lost because nobody took them."""
+    """Samples lost because they were not taken in time."""
     waiting_samples: int
-    """Of them, not taken yet."""
+    """Samples not taken yet."""
     learned_choices: int
     heuristic_choices: Mapping[HeuristicReason, int] = field(default_factory=dict)
     model: Model | None = None
@@ -44,8 +44,8 @@ class LearningReport:
     error_seconds: float | None = None
     """Mean absolute difference between the TTFT predicted for a request and the one it had."""
     formula_error_seconds: float | None = None
-    """The same of the router's own formula, the pace of the instance included, for the same requests."""
+    """The same error of the router's own formula, the instance's pace included, for the same requests."""
     mean_ttft_seconds: float | None = None
-    """Of the same requests."""
+    """For the same requests."""
     drift: float | None = None
     """How far recent features have moved from those of the training; see `Model.drift`."""

@@ -27,7 +27,7 @@ class Samples:
 
     @staticmethod
     def of(features: Sequence[Floats], ttft_seconds: Sequence[float]) -> "Samples":
-        """Of rows, at least one."""
+        """Samples from rows, at least one."""
         return Samples(features=np.stack(features).astype(np.float32), ttft_seconds=np.array(ttft_seconds, dtype=np.float32))
 
     def at(self, rows: Indexes | slice) -> "Samples":
@@ -42,5 +42,5 @@ class Samples:
         )
 
     def below(self, seconds: float) -> "Samples":
-        """Those with a TTFT of at most so many seconds."""
+        """The samples with a TTFT of at most this many seconds."""
         return self.at(np.flatnonzero(self.ttft_seconds <= seconds))

@@ -12,9 +12,9 @@ class CreationReason(StrEnum):
     POOL_CREATED = "PoolCreated"
     """The pool never had an instance."""
     ADDED = "Added"
-    """The role has fewer instances than it wants, and none is leaving."""
+    """The role has fewer instances than desired, and none is leaving."""
     REPLACING = "Replacing"
-    """It takes the place of an instance that is leaving, or that leaves once this one serves."""
+    """It replaces an instance that is leaving, or that leaves once this one serves."""
     ROLLOUT = "Rollout"
     """It has the new template and takes over from an outdated one."""
 

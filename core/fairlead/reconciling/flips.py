@@ -1,10 +1,9 @@
-"""Role flips: an instance of a role that has one too many is drained and goes on, in the same pod, in a role that has
-one too few.
+"""Role flips: a drained instance of a role with one too many continues, in the same pod, in a role with one too few.
 
-A flip under way is known by its pod alone, so it goes on after a restart. Where the drained instance goes is decided
-anew in each round: into the role it was drained for while that lacks an instance, else back into its own, else it is
-deleted like any other drained instance. An instance whose requested drain is withdrawn goes back into its own at once,
-if that lacks one that was ready before, or has one that can be given up for it in this round.
+The pod alone records a flip in progress, so it continues after a restart. Each round decides again where the drained
+instance goes: into the role it was drained for while that lacks an instance, else back into its own, else it is deleted
+like any other drained instance. If its requested drain is withdrawn, an instance returns to its own role at once,
+provided that the role lacks an instance that was ready before, or can release one for it in this round.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flips:
-    """The flips under way, and room kept for the next ones."""
+    """The flips in progress, and room kept for the next ones."""
 
     destinations: Mapping[str, Role]
     """Where each draining instance goes on; it counts in that role already."""
@@ -36,7 +35,7 @@ class Flips:
 
 
 def flips(plan: RoundPlan, desired: DesiredPool) -> Flips:
-    """Finish the flips whose instances are drained, and begin the next one if none is under way."""
+    """Finish the flips whose instances are drained, and begin the next one if none is in progress."""
     destinations = _destinations(plan, desired)
     _finish(plan, desired, destinations)
     moving: dict[Role, int] = {}

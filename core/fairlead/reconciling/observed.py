@@ -57,7 +57,7 @@ class ObservedInstance:
     adopted: bool = False
     """It is a pod of a workload that the pool selects: nothing here makes or deletes it."""
     place: int = 0
-    """Of a pod of an ordered workload: its ordinal there. The highest is the first to go."""
+    """The ordinal of a pod of an ordered workload. The highest is removed first."""
     template: str = ""
     """What names the template that an adopted pod was made from."""
 
@@ -85,7 +85,7 @@ class Halt:
     """
 
     former_hash: str | None = None
-    """Of the template that all instances had before; None = not known, and the present one is used."""
+    """Hash of the template that all instances had before; None = unknown, and the present one is used."""
     updated: int = 0
     """How many instances keep the present template; 0 after a regression."""
     regressed: bool = False
@@ -148,14 +148,14 @@ class DesiredRole:
     workload: Workload | None = None
     """What is to be scaled to `replicas`; None = nothing, or nothing that may be scaled now."""
     replace_stalled_after_seconds: float = 60.0
-    """An instance whose engine is stalled for so long is replaced; 0 = never."""
+    """An instance whose engine is stalled for this many seconds is replaced; 0 = never."""
     prefill_speed: Figure = UNDECLARED_SPEED
     """As declared, in tokens per second, where the control API knows no better. Converts cached tokens into the seconds
     a session would wait elsewhere; used to choose the instance to remove."""
 
     @property
     def kept_hash(self) -> str:
-        """Of the template whose instances are given up last."""
+        """Hash of the template whose instances are removed last."""
         halt = self.rollout.halt
         return halt.former_hash if halt is not None and halt.regressed and halt.former_hash is not None else self.spec_hash
 

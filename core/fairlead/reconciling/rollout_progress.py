@@ -32,7 +32,7 @@ class Rollout:
     """A rollout that is not finished. Times are Unix seconds; attainments are shares (0-1)."""
 
     key: str
-    """Of the revision and the declaration it is judged by."""
+    """The revision and the declaration by which it is judged."""
     began_at: float
     attainment_before: float | None
     """The SLO attainment when it began; None = nothing was measured then."""

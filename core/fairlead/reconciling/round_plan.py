@@ -41,7 +41,7 @@ class RoundPlan:
     creations: list[CreateInstance] = field(default_factory=list)
     scalings: list[ScaleWorkload] = field(default_factory=list)
     failures: dict[Role, list[int]] = field(default_factory=dict)
-    """Of each failed instance that this plan gives up: the failures in a row that its replacement comes after."""
+    """For each failed instance that this plan removes: the failures in a row that precede its replacement."""
 
     def free(self) -> list[ObservedInstance]:
         """Instances without an action in this round whose pods are not being deleted."""
@@ -109,7 +109,7 @@ class RoundPlan:
             self.creations.append(CreateInstance(role=role, ordinal=ordinal, spec_hash=spec_hash, reason=reason, failures=after))
 
     def failed(self, role: Role, failures: int) -> None:
-        """Remember that the replacement of a failed instance comes after so many failures in a row."""
+        """Remember how many failures in a row precede the replacement of a failed instance."""
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:

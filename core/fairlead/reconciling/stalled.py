@@ -1,8 +1,8 @@
 """Replaces instances whose engine makes no progress, which routers see and no probe does: their HTTP server answers.
 
-A stalled instance is drained, which takes no time as it has lost its requests already, and another is made. Of a role
-at most a quarter, but one in any case, is away at a time, whatever it is away for: a fault that stalls every engine,
-such as a lost store of KV caches, is not mended by taking them all out, and a false alarm must not do it either.
+A stalled instance is drained, which takes no time as it has lost its requests already, and a new one is made. At most a
+quarter of a role, but at least one instance, is away at a time for any reason: a fault that stalls every engine, such
+as a lost store of KV caches, is not cured by removing them all, and a false alarm must not remove them either.
 """
 
 from fairlead.instances import InstanceState
@@ -12,7 +12,7 @@ from fairlead.reconciling.round_plan import RoundPlan
 from fairlead.reports.engines import EngineTrouble
 
 SHARE = 4
-"""One of so many instances of a role may be away when a stalled one is drained."""
+"""One in this many instances of a role may be away when a stalled one is drained."""
 _DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
 
 

@@ -7,11 +7,11 @@ from fairlead.tables import PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalSample:
-    """The requests that came to this router for a pool in one second, whatever became of them.
+    """The requests that came to this router for a pool in one second, however they ended.
 
     Refused requests are demand as much as served ones, and a request that waits while no instance accepts is counted
     before any instance exists. A second without a request has no sample. The squares are of each request's prompt
-    tokens, summed; None from a router of before them.
+    tokens, summed; None from an older router.
     """
 
     pool: PoolKey

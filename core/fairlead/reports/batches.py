@@ -28,7 +28,7 @@ class Acknowledgement:
 class AskAddress:
     """Where other routers may ask a router to decide for them, and what they need for that.
 
-    Whoever knows the `secret` may ask; only live routers are told it, and each process makes a new one. Routers that
+    Any router that knows the `secret` may ask; only live routers get it, and each process makes a new one. Routers that
     speak another `protocol` do not ask each other.
     """
 
@@ -40,11 +40,11 @@ class AskAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterState:
-    """A router's present state, true at `sent_at`: the tables it routes by and the work it has under way.
+    """A router's present state, true at `sent_at`: the tables it uses and its work in progress.
 
-    It does not accumulate since the last report, as a batch does. `use` has every pool that the router serves;
-    a router that does not tell has none. `asked_at` is None for a router that others cannot ask. `shares` are of the
-    pools for which it decides by itself beside others.
+    It does not accumulate since the last report, as a batch does. `use` has every pool that the router serves; a router
+    that does not report it has none. `asked_at` is None for a router that others cannot ask. `shares` cover the pools
+    for which it decides itself beside others.
     """
 
     sent_at: float
@@ -60,7 +60,7 @@ class RouterState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
-    """The records of one router since its last batch, as they wait on the router's disk. `id` is unique for ever."""
+    """The records of one router since its last batch, as they wait on the router's disk. `id` is unique forever."""
 
     id: str
     router: str

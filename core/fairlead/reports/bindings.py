@@ -89,7 +89,7 @@ TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType(
         BindingReason.SLO,
     )
 )
-"""What routers are told in the place of a reason that those of the last release do not know; no router acts on it."""
+"""The reason sent to routers instead of one that those of the last release do not know; no router acts on it."""
 
 
 def told_reason(stored: str) -> BindingReason:
@@ -103,12 +103,12 @@ class BindingChange:
     """A session's home set or moved.
 
     The change says exactly which binding it replaces, and loses the race when the session no longer has that binding.
-    `based_on` is the newest version the API has told this router (0 = none). `after` is the id of a later change by
-    this router that the API has not answered yet, None when there is none. `id` is unique for ever; the
-    MigrationRecord of the same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two
-    instances, None where an instance computes as one, or nobody knows. A change whose previous home is the one it names
-    is only a sign of life of a session that stays; with `shared` it tells that the name is no session's, as several
-    conversations use it, and that nobody holds it any more.
+    `based_on` is the newest version this router has from the API (0 = none). `after` is the id of a later change by
+    this router that the API has not answered yet, None when there is none. `id` is unique forever; the MigrationRecord
+    of the same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None
+    where an instance computes as one, or nobody knows. A change whose previous home is the one it names is only a sign
+    of life of a session that stays; with `shared` it says that the name is no session's, as several conversations use
+    it, and that nobody holds it any more.
     """
 
     id: str = ""

@@ -89,7 +89,7 @@ class KeptFor(StrEnum):
     MOVED = "moved"
     """Its session's home moved with it, or it was re-routed."""
     SAMPLE = "sample"
-    """Of all other requests, a share is kept."""
+    """A sample of all other requests is kept."""
 
 
 ALWAYS_KEPT = frozenset(KeptFor) - {KeptFor.SAMPLE}
@@ -109,7 +109,7 @@ class RequestOutcome(StrEnum):
 
 @value
 class Attempt:
-    """An instance that failed a request, and how (`failure`, the router's word); so many seconds after it arrived."""
+    """An instance that failed a request, how (`failure`, the router's word), and how many seconds after its arrival."""
 
     instance: str
     failure: str

@@ -47,14 +47,13 @@ class TroubledEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCache:
-    """What a router knows of an instance's prefix cache, and how true it was since the router met the instance.
+    """What a router knows of an instance's prefix cache, and how accurate it was since the router met the instance.
 
-    `state` says how far the instance's KV events are heard: `current`, `waiting` (nothing was published), `replaying`,
-    `incomplete` (some are lost for good), `disconnected` or `wrong-block-size`; of several data-parallel ranks that of
-    the least heard; `silent` when it publishes none, and the router goes by what it sent itself.
-
-    `answered` requests told how many tokens of their prompt were cached; `exact` of them were believed to the token.
-    `believed_tokens` and `cached_tokens` are their sums, `wrong_tokens` what belief was wrong by, request by request.
+    `state` says how far the instance's KV events were received: `current`, `waiting` (none published yet), `replaying`,
+    `incomplete` (some are lost for good), `disconnected` or `wrong-block-size`; for several data-parallel ranks the
+    worst one; `silent` if it publishes none, and the router uses own history. `answered` requests reported the cached
+    tokens of their prompt; `exact` of them were predicted to the token. `believed_tokens` and `cached_tokens` are their
+    sums, `wrong_tokens` the sum of each request's error.
     """
 
     pool: PoolKey
@@ -74,28 +73,27 @@ class KnownCache:
 
 
 class Quantity(StrEnum):
-    """What is learnt of engines, with its unit."""
+    """The figures measured on engines, with their units."""
 
     PREFILL = "prefill-seconds-per-token"
-    """Of prompt tokens that were not cached."""
+    """Prompt tokens that were not cached."""
     DECODE = "decode-seconds-per-token"
-    """Of output tokens after the first, as one request gets them."""
+    """Output tokens after the first, as one request gets them."""
     TEXT = "bytes-per-token"
-    """Of prompt text."""
+    """Prompt text."""
     KV_CACHE = "kv-cache-tokens"
-    """Tokens that an engine's KV cache holds, as it told."""
+    """Tokens that an engine's KV cache holds, as it reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntFigure:
-    """A figure that a router learnt of a pool's engines, and how well it predicts.
+    """A figure that a router measured on a pool's engines, and how well it predicts.
 
-    `learnt` is the mean of what was observed last, `declared` what the pool's spec says (None where it says nothing),
-    both in the quantity's unit. `samples` prefills, answers or prompts taught it. Errors are mean absolute errors of
-    predictions for the last few hundred of them as shares (0.1 = 10 %; of times, of their mean), each made before:
-    `error` of those by what the router has learnt of all the pool's instances (for token counts those by the figure in
-    use), `declared_error` of those by `declared`. `in_use` says whether the router's own predictions come from what
-    was learnt.
+    `learnt` is the mean of the last observations, `declared` the pool's spec (None if it declares none), both in the
+    quantity's unit. It rests on `samples` prefills, answers or prompts. Errors are mean absolute errors of predictions
+    for the last few hundred of them as shares (0.1 = 10 %; for times, of their mean), each made beforehand: `error` of
+    those by the router's figure for all the pool's instances (for token counts, by the figure in use), `declared_error`
+    of those by `declared`. `in_use` says whether the router's own predictions use the measured figure.
     """
 
     pool: PoolKey
@@ -110,15 +108,18 @@ class LearntFigure:
     declared_error: float | None
     in_use: bool
     predicted: float | None = None
-    """The mean of what the router went by for the last of them, and in `observed` of what it then saw, in the
-    quantity's unit; None where it went by nothing."""
+    """The mean of the figures that the router used for the last of them, and in `observed` of those it then saw, in the
+    quantity's unit; None if it used none.
+    """
     observed: float | None = None
     off_seconds: float = 0.0
     """For how long `predicted`, or else `declared`, has been off by more than half (`fairlead.reports.figures_off`)."""
     value: float | None = None
-    """What the router measured an instance to do, as `fairlead.capabilities` has it: tokens per second for prefills,
-    else in the quantity's unit. None while too little was observed to go by. `value_samples` observations made it, the
-    newest `age_seconds` ago; `p10`, `p50` and `p90` are their quantiles."""
+    """An instance's figure as the router measured it, see `fairlead.capabilities`: tokens per second for prefills, else
+    in the quantity's unit. None while there were too few observations.
+
+    `value_samples` observations made it, the newest `age_seconds` ago; `p10`, `p50` and `p90` are their quantiles.
+    """
     value_samples: int = 0
     age_seconds: float | None = None
     p10: float | None = None

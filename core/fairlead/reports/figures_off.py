@@ -14,7 +14,7 @@ def is_off(figure: float | None, observed: float | None) -> bool:
 
 
 def off_figure(figure: LearntFigure) -> bool:
-    """Whether what the router goes by is off, or what the pool declares and it goes by after a restart."""
+    """Whether the figure in use is wrong, or the declared one, which the router would use after a restart."""
     if figure.samples < LEAST_SAMPLES:
         return False
     return is_off(figure.predicted, figure.observed) or (figure.in_use and is_off(figure.declared, figure.observed))

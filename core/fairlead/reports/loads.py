@@ -15,11 +15,11 @@ class LoadSample:
 
     A request is judged by the SLO when it is finished and its first token was seen: it is within the SLO when its TTFT
     and its TPOT were in time (an answer of one token has no TPOT). One whose client left is judged by what it had, and
-    as late if the target had passed without a first token. `prefilled_tokens` are the uncached tokens of the
-    prompts that were computed in the second; `prefilling_seconds` is the time in which at least one was being computed,
-    since the instance's last sample. `generated_tokens` are the output tokens that came in the second, of answers that
-    are not complete too; where a stream does not show its tokens, all come when it ends. The last seven fields are None
-    from a router of before them: not known, not zero.
+    as late if the target had passed without a first token. `prefilled_tokens` are the uncached tokens of the prompts
+    that were computed in the second; `prefilling_seconds` is the time in which at least one was being computed, since
+    the instance's last sample. `generated_tokens` are the output tokens that came in the second, of answers that are
+    not complete too; where a stream does not show its tokens, all come when it ends. The last seven fields are None
+    from an older router: not known, not zero.
     """
 
     pool: PoolKey

@@ -1,4 +1,4 @@
-"""Migrations and re-routes: what went from one instance to another, what was predicted, and what came of it."""
+"""Migrations and re-routes: what went from one instance to another, the prediction, and the result."""
 
 from dataclasses import dataclass
 from enum import StrEnum

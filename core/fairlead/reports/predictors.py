@@ -47,7 +47,7 @@ class TrainedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedModel:
-    """The newest model of a pool, whichever router trained it; version 0 and None while there is none."""
+    """The newest model of a pool, trained by any router; version 0 and None without one."""
 
     version: int = 0
     content: bytes | None = None

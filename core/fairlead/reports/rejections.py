@@ -24,7 +24,8 @@ class RejectionReason(StrEnum):
 
 FOR_PREFILL = frozenset({RejectionReason.PREDICTED_TTFT, RejectionReason.QUEUE_FULL, RejectionReason.QUEUE_TIMEOUT})
 FOR_DECODE = frozenset({RejectionReason.DECODE_OVERLOADED, RejectionReason.AFTER_PREFILL})
-"""Refused for want of instances that prefill, and of instances that decode. The other reasons are of neither."""
+"""Refusals because prefill instances are short, and because decode instances are. The other reasons belong to neither.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""What routers that decide for themselves tell each other of a pool, through the control API: what each has under way
-on the instances, and where the prompts are that it placed.
+"""What routers that decide for themselves report to each other about a pool, through the control API: their requests in
+flight on the instances, and where they placed prompts.
 
-A share is a router's whole present state and takes the place of the one before, so that nothing is counted twice
-however often one is lost, repeated or late.
+A share is a router's whole present state and replaces the one before, so that nothing is counted twice however often
+one is lost, repeated or late.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ class Apart(StrEnum):
     """Why a router decides for itself although others send to the pool's instances too."""
 
     NOT_FOUND = "not-found"
-    """It knows of no other that can be asked: they state no address, or the control API has told none yet."""
+    """It knows of no other router that can be asked: they state no address, or the control API has not sent one yet."""
     NO_ANSWER = "no-answer"
     """Others are listed, and none of them answers."""
     OTHER_RELEASE = "other-release"
@@ -27,8 +27,8 @@ class Apart(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceWork:
-    """What one router has under way on an instance, or on a rank of it. `prefill_share` (0-1) is the part of the
-    instance's time that its prefills took of late, as predicted.
+    """One router's requests in flight on an instance, or on a rank of it. `prefill_share` (0-1) is the part of the
+    instance's time that its prefills took recently, as predicted.
     """
 
     instance: str
@@ -53,7 +53,9 @@ class PlacedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolShare:
-    """What a router that decides for itself tells of a pool, and why it does (`Apart`, or a newer router's word)."""
+    """The report of a router that decides for itself about a pool, and why it does (`Apart`, or a newer
+    router's word).
+    """
 
     pool: PoolKey
     why: str
@@ -63,10 +65,10 @@ class PoolShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersShare:
-    """What a router is told of the others of a pool: the sums of their work by instance, and where their prompts are.
+    """What a router gets about the others of a pool: the sums of their work by instance, and where their prompts are.
 
-    `names` are the routers that tell, the one that is told among them. `age_seconds` is the age of the oldest share in
-    the sums, by the API's clock.
+    `names` are the routers that report, including the one that receives this. `age_seconds` is the age of the oldest
+    share in the sums, by the API's clock.
     """
 
     pool: PoolKey
@@ -77,7 +79,7 @@ class OthersShare:
 
 
 def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolShare, float]]) -> OthersShare:
-    """What `router` is to be told, from the newest share of each router with its age in seconds, without its own."""
+    """The share to send to `router`, from the newest share of each router with its age in seconds, without its own."""
     others = {name: one for name, one in shares.items() if name != router}
     work: dict[str, InstanceWork] = {}
     for share, _ in others.values():
@@ -107,16 +109,16 @@ def added(one: InstanceWork, other: InstanceWork) -> InstanceWork:
 
 
 def placed(instance: str, blocks: Sequence[int]) -> PlacedPrompt:
-    """The prompt of these blocks, of which there is at least one, as it is told."""
+    """The sketch of the prompt with these blocks, at least one."""
     length = len(blocks)
     return PlacedPrompt(instance=instance, blocks=tuple(told_block(blocks[depth - 1]) for depth in depths(length)), length=length)
 
 
 def told_block(block: int) -> int:
-    """A block's hash as it is told: its upper 53 bits, which every reader of JSON takes for the same number."""
+    """A block's hash as it is sent: its upper 53 bits, which every JSON reader parses to the same number."""
     return block >> 11
 
 
 def depths(length: int) -> Iterable[int]:
-    """The depths that are told of a prompt of so many blocks, shallowest first."""
+    """The depths that a sketch has for a prompt of this many blocks, shallowest first."""
     return (*(1 << power for power in range(length.bit_length()) if 1 << power < length), length)

@@ -9,5 +9,5 @@
 
 A package imports only those below it. Nothing here waits, sleeps, logs or reads a clock: the caller passes the time and
 carries out the dispatches it is given. Its danger: it runs for every request, so each line costs every user, and a
-count not undone on some exit path makes an instance look busy for ever.
+count not undone on some exit path makes an instance look busy forever.
 """

@@ -1,4 +1,4 @@
-"""Least and greatest numbers of instances, and who sets them."""
+"""Smallest and largest numbers of instances, and what sets them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

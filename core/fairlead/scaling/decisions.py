@@ -1,7 +1,7 @@
-"""A recommendation as it is kept: in the pool's status, as a row of history and in the public API.
+"""A recommendation as it is stored: in the pool's status, as a row of history and in the public API.
 
-Each is told once. Its id follows from the memory it was made from, so a round that is repeated after a crash makes the
-same row again, and it is stored once. The reason is a sentence of the figures beside it.
+Each is recorded once. Its id is derived from the memory it was made from, so a round repeated after a crash makes the
+same row, which is stored once. The reason is a sentence with the figures stored beside it.
 """
 
 from dataclasses import dataclass

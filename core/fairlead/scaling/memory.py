@@ -43,7 +43,7 @@ class RoleMemory:
     """Recommendations that no later one falls below, oldest first: the first one in a window is its lowest."""
     steps: tuple[Step, ...] = ()
     told: str = ""
-    """The line of what the last comparison recommended, so that only news is told."""
+    """The last recommendation, so that only changes are recorded."""
     rebuilt_at: float | None = None
     """When the number was taken from what stood, as nothing was remembered; the steps before it are not known."""
 
@@ -66,7 +66,7 @@ class RatioMemory:
     beyond: int = 0
     """Comparisons in a row that found prefill short of instances; negative = decode."""
     worth: int = 0
-    """Of these, the last ones in a row after which a move was worth it by the work just seen."""
+    """Of these, the most recent ones in a row that found a move worth it for the measured work."""
     moved_at: float | None = None
     told: str = ""
     """As in `RoleMemory`."""
@@ -80,7 +80,7 @@ class ScalingMemory:
     ratio: RatioMemory = field(default_factory=RatioMemory)
 
     def of(self, role: Role) -> RoleMemory | None:
-        """The memory of a role; None when there is none."""
+        """The memory of a role; None if there is none."""
         return next((one for one in self.roles if one.role is role), None)
 
 

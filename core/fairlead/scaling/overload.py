@@ -38,7 +38,7 @@ class Demand:
     window_seconds: float = 0.0
 
     def error(self, seconds: float) -> float:
-        """Standard error of a role's work measured for so long, as a share of it; 0 where it is not known."""
+        """Standard error of a role's work measured over this many seconds, as a share of it; 0 if unknown."""
         if not self.requests_per_second or seconds <= 0:
             return 0.0
         return min(0.5, sqrt((1 + (self.prompt_variation or 0.0) ** 2) / (self.requests_per_second * seconds)))
@@ -54,7 +54,7 @@ class Outlook:
     busiest: float
 
     def is_better_than(self, other: "Outlook") -> bool:
-        """Whether it serves more, or as many with less work for the busiest. Of two, at most one is better."""
+        """Whether it serves more, or as many with less work for the busiest role. At most one of two is better."""
         more = self.servable - other.servable
         if abs(more) >= _LEAST_MORE_SERVED:
             return more > 0
@@ -62,7 +62,7 @@ class Outlook:
 
 
 def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Demand) -> Outlook:
-    """Of so many instances with so much work, for each role."""
+    """What the pool can do: the instances of each role, and their work."""
     (prefill_replicas, prefill_work), (decode_replicas, decode_work) = prefill, decode
     spread = sqrt(log(1 + demand.prompt_variation**2)) if demand.refuses_late and demand.prompt_variation else 0.0
     prefilled = kept_requests(prefill_replicas / prefill_work if prefill_work > 0 else inf, spread)

@@ -1,18 +1,18 @@
-"""Whether an instance should go from decode to prefill or back: the controller that Mooncake's paper leaves open.
+"""Whether an instance should move from decode to prefill or back: the controller that Mooncake's paper leaves open.
 
-Every period the loads (predicted latencies over their SLO) and the work that arrives are smoothed. Two things call for
-a move of one instance. Either the loads are out of balance: one role's exceeds the other's by more than `band`,
-smoothed and as just seen, is above `receiver_load` and finds the other below `donor_load`. Or the work is more than the
-instances of a role can do, and a move would serve more of it (`overload`): loads do not show that where requests are
-refused before they become load. After `periods` comparisons in a row that call for the same move it is made; then
-nothing moves for `cooldown_seconds`, and the loads are smoothed anew. A comparison does not count while the receiver
-has an instance that does not serve yet: what that one will bring is in none of these figures.
+Every period the loads (predicted latencies over their SLO) and the arriving work are smoothed. Two things call for a
+move of one instance. Either the loads are out of balance: one role's load exceeds the other's by more than `band`,
+smoothed and in the newest comparison, and is above `receiver_load` while the other is below `donor_load`. Or the work
+is more than the instances of a role can do, and a move would serve more of it (`overload`): loads do not show that if
+requests are refused before they become load. The move is made after `periods` comparisons in a row that call for it;
+then nothing moves for `cooldown_seconds`, and smoothing restarts. A comparison does not count while the receiver has an
+instance that does not serve yet: its effect is in none of these figures.
 
 Loads that swing against each other, as prefill and decode do under early rejection, fill no such row unless half a
-swing outlasts it. And a move must be worth it: by the work that arrives (`sizing`), or by the loads where that is not
-known, the pool must serve more requests after it, or as many with its busier role less busy; so in each comparison of
-the row, and smoothed even if the work is wrong by its standard error, which is smaller the longer the row is. Of two
-neighbouring splits at most one is better than the other, so under constant work no move is ever taken back.
+swing outlasts it. And a move must be worth it: by the arriving work (`sizing`), or by the loads if that is unknown, the
+pool must serve more requests after it, or as many with its busier role less busy; so in each comparison of the row, and
+smoothed even if the work is wrong by its standard error, which is smaller the longer the row is. At most one of two
+neighbouring splits is better, so under constant work no move is ever reverted.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class RoleShare:
 
 
 Shares = Mapping[Role, RoleShare]
-"""Of prefill and decode."""
+"""The shares of prefill and decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def _apart(shares: Shares, seen: Shares, spec: RatioSpec) -> int:
 
 
 def _short(shares: Shares, seen: Shares, demand: Demand, spec: RatioSpec) -> int:
-    """The sign of the move that work beyond what a role can do calls for; 0 while there is none, or none would help."""
+    """The sign of the move that a role's overload calls for; 0 if there is no overload, or no move would help."""
     now_served, _ = _outlooks(shares, Role.PREFILL, Role.DECODE, demand)
     if any(share.work is None for share in shares.values()) or now_served is None or now_served.busiest <= 1:
         return 0
@@ -156,7 +156,8 @@ def _hold(memory: RatioMemory, shares: Shares, receiver: Role, donor: Role, dema
 
 
 def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
-    """Of smoothed work after `row` comparisons that all found a move worth it: the longer the row, the surer it is.
+    """Standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer the row,
+    the smaller.
 
     An exponential mean is as good as one over (2 - a) / a figures.
     """

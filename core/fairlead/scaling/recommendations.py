@@ -10,7 +10,7 @@ from fairlead.scaling.signals import PoolDemand, RoleSignals
 
 
 class Controller(StrEnum):
-    """Who recommends."""
+    """The controller that recommends."""
 
     SCALING = "Scaling"
     """`spec.scaling`: the number of a role."""
@@ -112,8 +112,7 @@ class Imbalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """A number recommended for a role other than the one it has. Of the ratio controller: for the receiver.
-
+    """A recommended number for a role that differs from the present one; for the ratio controller, of the receiver.
     `replicas` is the number after this round, or in mode Advise the number it would be.
     """
 

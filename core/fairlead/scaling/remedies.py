@@ -14,7 +14,7 @@ from math import ceil, floor, log10, sqrt
 from fairlead.instances import Role
 
 LEAST_GAIN = 0.02
-"""A remedy that brings fewer requests in time than this share of all is none."""
+"""A remedy that brings fewer requests in time than this share of all is not offered."""
 _PLATEAU = 0.01
 """A number is as good as the best if it serves at most this share of requests less in time."""
 _ONE_OF_TWENTY = 1.645
@@ -28,10 +28,10 @@ class Reach:
 
     `beyond` need longer than the TTFT target alone, on an idle instance with every prefix that came before; `refused`
     got no answer, `refused_beyond` are both. `too_long` need more KV memory than an engine has, which neither time nor
-    speed mends; they are among `beyond`. With a TTFT of `ttft_seconds` only so many would be beyond as the percentile
-    allows, and so they would with engines `speed` times as fast. `tokens` is the longest prompt, or part of one that is
-    not cached, that an instance computes within the target. As many other requests of the same kind bring more than
-    `swing` more work (0.2: a fifth) in one of twenty cases.
+    speed mends; they are among `beyond`. With a TTFT of `ttft_seconds`, or with engines `speed` times as fast, no more
+    would be beyond than the percentile allows. `tokens` is the longest prompt, or part of one that is not cached, that
+    an instance computes within the target. As many other requests of the same kind bring more than `swing` more work
+    (0.2: a fifth) in one of twenty cases.
     """
 
     requests: int
@@ -46,7 +46,7 @@ class Reach:
 
     @property
     def share(self) -> float:
-        """Of all requests, those that no number of instances serves in time (0-1)."""
+        """Share (0-1) of all requests that no number of instances serves in time."""
         return self.beyond / self.requests if self.requests else 0.0
 
     def exceeds(self, allowed: float) -> bool:
@@ -57,7 +57,7 @@ class Reach:
 
     @property
     def share_of_refused(self) -> float | None:
-        """Of the refused requests; None where none was refused."""
+        """The same share of the refused requests; None if none was refused."""
         return self.refused_beyond / self.refused if self.refused else None
 
 
@@ -130,7 +130,7 @@ class Confirmed:
 
 
 def enough_instances(found: Simulated) -> Confirmed | None:
-    """The number of instances that is confirmed; None where none is, or none helps."""
+    """The confirmed number of instances; None if none is confirmed, or none helps."""
     if found.unlike is not None:
         return None
     numbers = sorted(found.numbers, key=lambda one: one.value)
@@ -146,7 +146,7 @@ def enough_instances(found: Simulated) -> Confirmed | None:
 
 
 def enough_time(found: Simulated) -> Confirmed | None:
-    """The TTFT target that is confirmed for the present number of instances; None where none is, or none helps."""
+    """The confirmed TTFT target for the present number of instances; None if none is confirmed, or none helps."""
     return None if found.unlike is not None else _chosen(sorted(found.ttfts, key=lambda one: one.value), found.before, found.goal)
 
 

@@ -47,7 +47,7 @@ class RoleSignals:
     prompt_tokens_per_second: float
     """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
     requests_per_second: float | None = None
-    """Of the same requests."""
+    """For the same requests."""
     finished_requests: int | None = None
     """Finished ones that `cached_share` and the mean output were found from. None: a control API that does not tell."""
     prompt_variation: float | None = None
@@ -69,8 +69,9 @@ class RoleSignals:
     decode_load: float | None = None
     """Predicted time per output token, waiting for room in the KV cache included, over `slo.tpot`."""
     refused_share: float | None = None
-    """Share (0-1) of the requests that arrived which were refused for want of this role's instances: by predicted TTFT
-    or in a queue (prefill), by the load of decodes (decode)."""
+    """Share (0-1) of the arrived requests that were refused because this role is short: by predicted TTFT or in a queue
+    (prefill), by the load of decodes (decode).
+    """
     ttft_attainment: float | None = None
     """Share (0-1) of the requests that arrived which had their first token within `slo.ttft`; refused ones had not."""
     tpot_attainment: float | None = None
@@ -84,8 +85,8 @@ class RoleSignals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSignals:
-    """All roles, measured together. `age_seconds` says how long before this was sent the newest measurement was made,
-    by the clock of who measured: senders and receivers need not agree on the time.
+    """All roles, measured together. `age_seconds` is the age of the newest measurement when this was sent, by the
+    measuring process's clock: senders and receivers need not agree on the time.
     """
 
     window_seconds: float
@@ -93,19 +94,19 @@ class PoolSignals:
     roles: tuple[RoleSignals, ...]
 
     def of(self, role: Role) -> RoleSignals | None:
-        """The signals of a role; None when there are none."""
+        """The signals of a role; None if there are none."""
         return next((one for one in self.roles if one.role is role), None)
 
 
 def mean_output_tokens(finished: float, output_tokens: float, generated_tokens: float) -> float:
-    """Output tokens per request, from requests that finished in some time, their output tokens, and all tokens that
-    were generated in it, of running answers too (0 = not told). 0 while none finished.
+    """Output tokens per request, from the requests that finished in a period, their output tokens, and all tokens
+    generated in it, those of running answers included (0 = not reported). 0 while none finished.
 
-    The mean of finished requests knows long answers only when they end, minutes late under new work. Generated tokens
-    over finished requests estimates a mean lifetime from all that was seen of it, ended or not, as is done of
-    exponential lifetimes that are right-censored; under constant work it is the same. Lengths vary less than
-    exponential ones, so at first it is too large, and counts only up to twice the finished ones' mean. Example: 10
-    answers of 100 tokens finished while 10 others got their first 50: 150.
+    The mean of finished requests sees long answers only when they end, minutes late under new work. Generated tokens
+    over finished requests estimates a mean lifetime from all observed parts of it, as is done for right-censored
+    exponential lifetimes; under constant work it is the same. Lengths vary less than exponential ones, so at first it
+    is too large, and counts only up to twice the finished ones' mean. Example: 10 answers of 100 tokens finished while
+    10 others got their first 50: 150.
     """
     if finished <= 0:
         return 0.0

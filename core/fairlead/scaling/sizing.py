@@ -1,4 +1,4 @@
-"""How many instances a role needs for what arrives, and how busy it is with so many.
+"""How many instances a role needs for the arriving work, and how busy a number of instances is.
 
 Prefill: uncached prompt tokens that arrive per second, over what one instance computes per second when used to
 `target_load`; to these come the instances that work off, within `recovery_seconds`, what already waits longer than the
@@ -103,9 +103,8 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
 
 
 def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """The same by what decodes now, and by as much more as was refused for want of decode instances.
-
-    It is known sooner: the lengths of outputs are those of finished requests, and the long ones finish late.
+    """The same need from the current decodes, plus the work that was refused because decode instances were short. It is
+    known sooner: the lengths of outputs are those of finished requests, and long ones finish late.
     """
     model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
     if model is None or fullest is None or signals.decode_load is None or signals.decode_context_tokens is None:

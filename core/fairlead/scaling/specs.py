@@ -17,7 +17,7 @@ _HOUR = 3600.0
 
 
 class ScalingMode(StrEnum):
-    """Who decides the number of instances of a role."""
+    """What decides the number of instances of a role."""
 
     FIXED = "Fixed"
     SLO = "SLO"
@@ -25,7 +25,7 @@ class ScalingMode(StrEnum):
 
 
 class RatioMode(StrEnum):
-    """Who decides how many of a pool's instances prefill and how many decode."""
+    """What decides how many of a pool's instances prefill and how many decode."""
 
     FIXED = "Fixed"
     AUTO = "Auto"
@@ -88,8 +88,8 @@ class ScalingSpec:
     """How the number of instances of each role is found."""
 
     mode: ScalingMode = text(
-        "Fixed: the declared number; SLO: as many as the targets of slo need for what arrives, from the declared number on; "
-        "Advise: the declared number, and what SLO would do is only told.",
+        "Fixed: the declared number; SLO: as many as the targets of slo need for the arriving load, starting from the declared "
+        "number; Advise: the declared number, and what SLO would do is only recommended.",
         ScalingMode.FIXED.value,
         enum=tuple(mode.value for mode in ScalingMode),
         convert=ScalingMode,
@@ -115,7 +115,7 @@ class RatioSpec:
     """
 
     mode: RatioMode = text(
-        "Fixed: as declared; Auto: an instance moves from the role with less load to the one with more; Advise: the move is only told.",
+        "Fixed: as declared; Auto: an instance moves from the role with less load to the one with more; Advise: the move is only recommended.",
         RatioMode.FIXED.value,
         enum=tuple(mode.value for mode in RatioMode),
         convert=RatioMode,

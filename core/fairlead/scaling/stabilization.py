@@ -1,7 +1,7 @@
 """From recommendations to steps: stabilisation windows, limits per period and cooldowns, as autoscaling/v2 has them.
 
 Within a window the lowest recommendation counts for growing and the highest for shrinking. After a gap in the
-comparisons (signals missing, the operator away, the clock set forward or back) both windows begin anew with the present
+comparisons (signals missing, the operator away, the clock set forward or back) both windows restart with the present
 number, as an HPA's do when its controller starts.
 """
 
@@ -13,7 +13,7 @@ from fairlead.scaling.recommendations import Hold
 from fairlead.scaling.specs import ScaleDownSpec, ScaleUpSpec, ScalingSpec
 
 GAP_PERIODS = 4
-"""After so many periods without a comparison the windows begin anew."""
+"""After this many periods without a comparison the windows restart."""
 
 _LEAST_GAP_SECONDS = 60.0
 _ROUNDING = 1e-9

@@ -1,8 +1,8 @@
-"""The one pipeline for the wanted number of a role: declared → what the SLO needs → ratio → bounds.
+"""The pipeline for the desired number of a role: declared → needed for the SLO → ratio → bounds.
 
-`step` is called once a round. It is pure: all that lasts is in the memory it takes and returns, so a restart, a missed
-round or the same round twice changes nothing. In mode Fixed the number is the declared one plus what the ratio
-controller moved; in mode SLO it goes on from the last number. A changed declaration begins anew from there.
+`step` is called once a round. It is pure: all state is in the memory it takes and returns, so a restart, a missed round
+or the same round twice changes nothing. In mode Fixed the number is the declared one plus what the ratio controller
+moved; in mode SLO it goes on from the last number. A changed declaration restarts from there.
 """
 
 from collections.abc import Mapping

@@ -26,7 +26,7 @@ def is_at_zero(roles: Mapping[Role, RoleMemory]) -> bool:
 
 
 def was_at_zero(memory: ScalingMemory, declared: Mapping[Role, int]) -> bool:
-    """Whether the last round left the pool without an instance, and nothing was declared anew since."""
+    """Whether the last round left the pool without an instance, and its declaration has not changed since."""
     return {role.role: role.declared for role in memory.roles} == declared and is_at_zero({role.role: role for role in memory.roles})
 
 

@@ -1,8 +1,8 @@
 """What open windows set together: bounds per role, SLO, early rejection and ratio.
 
-Of the open windows that say something about the same subject (one role, the SLO, early rejection, the ratio), the one
-that opened last decides it alone. Windows that opened at the same instant give a role the larger bounds; of any other
-subject the first by name decides.
+Among the open windows with the same subject (one role, the SLO, early rejection, the ratio), the one that opened last
+decides it alone. Windows that opened at the same instant give a role the larger bounds; about any other subject the
+first by name decides.
 """
 
 from collections.abc import Mapping, Sequence

@@ -48,8 +48,8 @@ class SkippedStart:
 def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: datetime, opened: Sequence[Window]) -> Iterator[SkippedStart]:
     """The starts in (since, until] without one of the windows `opened` until then.
 
-    `missed` are those that nobody told of: no state of the pool came during the whole window, as the operator, the
-    control API or its database was away. An operator that worked meanwhile decided by the window all the same.
+    `missed` are those that were never reported: no state of the pool arrived during the whole window, as the operator,
+    the control API or its database was away. An operator that worked meanwhile obeyed the window all the same.
     """
     known = {(window.schedule, window.opens) for window in opened}
     for schedule in schedules:

@@ -121,7 +121,7 @@ class EarlyRejectionOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioOverride:
-    """Who balances prefill and decode while a window is open, and how; what is left out stays the pool's."""
+    """What balances prefill and decode while a window is open, and how; omitted fields stay the pool's."""
 
     mode: RatioMode | None = override(RatioSpec, "mode")
     method: RatioMethod | None = override(RatioSpec, "method")
@@ -172,7 +172,7 @@ class ScheduleSpec:
         "Starts of windows that do not happen.", pattern=INSTANT_PATTERN, max_length=32, max_items=MAX_STARTS, convert=parse_instant
     )
     run_at: tuple[datetime, ...] = texts(
-        "Starts of windows beside the cron's.", pattern=INSTANT_PATTERN, max_length=32, max_items=MAX_STARTS, convert=parse_instant
+        "Starts of windows in addition to the cron's.", pattern=INSTANT_PATTERN, max_length=32, max_items=MAX_STARTS, convert=parse_instant
     )
     roles: tuple[ScheduledRole, ...] = listing(
         ScheduledRole, "Bounds of the number of instances per role while a window is open.", (), key="name", max_items=2

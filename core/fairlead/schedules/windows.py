@@ -39,7 +39,7 @@ def next_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime]:
 
 
 def open_window(schedule: ScheduleSpec, instant: datetime) -> Window | None:
-    """The window that is open at an instant, None if none is."""
+    """The window that is open at an instant, None without one."""
     start = None if schedule.paused else _latest_start(schedule, instant)
     if start is None or instant >= start + timedelta(seconds=schedule.duration_seconds):
         return None

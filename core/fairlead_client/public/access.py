@@ -1,4 +1,4 @@
-"""Who asks and who may: sign-in, tokens, web sessions and gateway keys."""
+"""Callers and their rights: sign-in, tokens, web sessions and gateway keys."""
 
 from fairlead_client.public.calling import ApiCalls, Query, segment
 from fairlead_client.resources.access import (

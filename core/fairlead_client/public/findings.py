@@ -8,7 +8,7 @@ from fairlead_client.resources.search import SearchReport
 
 
 class FindingCalls(ApiCalls):
-    """Of all pools that the bearer sees, or of one."""
+    """Findings of all pools that the bearer may see, or of one."""
 
     async def search(self, part: str, *, limit: int = 8) -> SearchReport:
         """Everything that has a page and this part in its name."""

@@ -77,7 +77,7 @@ class PoolTrend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """All pools over a range, in steps of `step_seconds`; the last step may still be under way."""
+    """All pools over a range, in steps of `step_seconds`; the last step may be incomplete."""
 
     start: datetime
     end: datetime

@@ -34,7 +34,7 @@ class AuditAction(StrEnum):
     POOL_CREATED = "pool.created"
     POOL_SPEC_CHANGED = "pool.spec-changed"
     POOL_CHANGE_ATTRIBUTED = "pool.change-attributed"
-    """The Kubernetes API's audit log told who made a change that was recorded under its field manager."""
+    """The Kubernetes API's audit log named the author of a change that was recorded under its field manager."""
     POOL_DELETED = "pool.deleted"
 
 
@@ -54,7 +54,7 @@ class ClusterAuditReceipt:
 
 
 class AuditKind(StrEnum):
-    """Who acted: a person, also one who uses a token or kubectl; or the system, by itself."""
+    """Who acted: a person, also with a token or kubectl; or the system."""
 
     HUMAN = "human"
     SYSTEM = "system"
@@ -71,14 +71,12 @@ class AuditResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One entry of the audit log.
+    """One entry of the audit log. `action` is an AuditAction, or OPERATOR_EVENT and the event's reason.
 
-    `action` is an AuditAction, or OPERATOR_EVENT and the event's reason. `role` is an AccessRole, `cluster` for an
-    action from outside, or `none` where nobody was recognized. `chain` is the hash that links this entry to the one
-    before it on the same day.
-
-    `actor` of a change made with kubectl is its field manager, unless the Kubernetes API's audit log told the user by
-    then; told later, an entry `pool.change-attributed` follows, as no entry is ever changed.
+    `role` is an AccessRole, `cluster` for an action from outside, or `none` if the caller was not recognized. `chain`
+    is the hash that links this entry to the one before it on the same day. For a change made with kubectl, `actor` is
+    its field manager, unless the Kubernetes API's audit log had named the user by then; if it names the user later, an
+    entry `pool.change-attributed` follows, as no entry is ever changed.
     """
 
     id: int

@@ -9,7 +9,7 @@ GREATEST_COST = 1e3
 """Seconds; no step takes longer."""
 MOST_BATCHED_TOKENS = 2**24
 FIGURE_TOKENS = 2_000
-"""The prompt, or context, for which an engine's costs are told as one figure."""
+"""The prompt or context length, in tokens, for which an engine's costs are given as one figure."""
 MOST_POINTS = 300
 """Judged requests that are kept of a fit, for a picture."""
 
@@ -36,13 +36,13 @@ class EngineCosts:
     """Most tokens of one step; given, not fitted."""
 
     def prefill_tokens_per_second(self) -> float:
-        """Of a prompt of `FIGURE_TOKENS` on an idle engine, none of it cached."""
+        """For a prompt of `FIGURE_TOKENS` on an idle engine, none of it cached."""
         tokens = FIGURE_TOKENS
         each = self.prefill_per_token + self.prefill_per_pair * tokens
         return tokens / (self.prefill_fixed + each * tokens + self.prefill_per_context * tokens)
 
     def decode_step_seconds(self) -> float:
-        """Of one request with a context of `FIGURE_TOKENS`, alone."""
+        """For one request with a context of `FIGURE_TOKENS`, alone."""
         return self.decode_fixed + self.decode_per_sequence + self.decode_per_context_token * FIGURE_TOKENS
 
     def fault(self) -> tuple[str, Any, str] | None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ExpectationState(StrEnum):
-    """How far a plan's simulation is; `unknown` says that there is none, or none that tells anything."""
+    """The progress of a plan's simulation; `unknown` means that there is none, or none with a usable result."""
 
     QUEUED = "queued"
     RUNNING = "running"

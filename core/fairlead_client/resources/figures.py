@@ -89,15 +89,13 @@ class RangeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFigures:
-    """All figures that are shown of one instance over one range, from the same records as its charts.
+    """All figures shown for one instance over one range, from the same records as its charts.
 
-    The range is the one asked for, widened to whole minutes or longer steps, as charts have them. `sent` counts
-    requests that were sent there and `failed_sends` those that failed there. `judged` requests got all of their tokens
-    from it and met both targets (`in_time`) or not; `first_tokens` came from it and met TTFT (`ttft_in_time`) or not.
-    `ttft_p95_seconds` and `tpot_p95_seconds` are the highest of the p95 of a single second: an instance has no
-    histogram of longer times.
-
-    `complete_until`: what came later is not counted yet, as the roll-ups lag; None = nothing is missing.
+    The range is the requested one, widened to whole minutes or longer steps, as in charts. `sent` counts requests sent
+    there and `failed_sends` those that failed there. `judged` requests got all of their tokens from it and met both
+    targets (`in_time`) or not; `first_tokens` came from it and met TTFT (`ttft_in_time`) or not. `ttft_p95_seconds` and
+    `tpot_p95_seconds` are the highest p95 of a single second: an instance has no histogram of longer times.
+    `complete_until`: later requests are not counted yet, as the roll-ups lag; None = nothing is missing.
     """
 
     start: datetime

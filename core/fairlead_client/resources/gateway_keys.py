@@ -25,7 +25,7 @@ class GatewayKeyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyChange:
-    """What of a key may change after it was made: whether its requests may ask for their decisions to be kept."""
+    """The changeable part of a key: whether its requests may ask for their decisions to be kept."""
 
     explain: bool
 
@@ -44,9 +44,10 @@ class GatewayKeyTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKey:
-    """A key without its secret; `prefix` is how that begins. `secret` is present only in the answer that created it.
+    """A key without its secret; `prefix` is the secret's beginning.
 
-    `last_used_at` is the minute of its last request that went to a pool; None if there was none.
+    `secret` is present only in the answer that created it. `last_used_at` is the minute of its last request that went
+    to a pool; None if there was none.
     """
 
     id: str
@@ -76,8 +77,8 @@ class GatewayKeyUsePoint(GatewayKeyTotals):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyUsage:
-    """A key's use from `start` to `end`: `total`, and `points` in steps of `step_seconds`, oldest first, without those
-    in which there was none.
+    """A key's use from `start` to `end`: `total`, and `points` in steps of `step_seconds`, oldest first, without empty
+    steps.
     """
 
     key: str

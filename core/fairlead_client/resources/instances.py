@@ -75,7 +75,7 @@ class CacheKnowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntOfEngines:
-    """What one live router has learnt of an instance or of its whole pool: as `LearntFigure` of the reports."""
+    """A figure that one live router measured on an instance or on its whole pool: as `LearntFigure` of the reports."""
 
     router: str
     quantity: str
@@ -98,8 +98,10 @@ class LearntOfEngines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCondition:
-    """What `routers` live routers find of the instance's engine now. `reason` is a word of
-    `fairlead.reports.engines.EngineTrouble`, or of a newer router; `seconds` is for how long, 0 where that is not told.
+    """The trouble that `routers` live routers see in the instance's engine now.
+
+    `reason` is a word of `fairlead.reports.engines.EngineTrouble`, or of a newer router; `seconds` is its duration, 0
+    if unknown.
     """
 
     reason: str
@@ -137,9 +139,9 @@ class HeldSession:
 class SessionsHeld:
     """The sessions whose home the instance is now, the ten with the largest contexts.
 
-    `counted` sessions with `context_tokens` in all were looked at, those seen last; `complete` says whether that is
-    all. A context is what its session's requests have filled: how much of it is still in the instance's KV cache only
-    the engine knows.
+    `counted` sessions, those seen last, were counted, with `context_tokens` in total; `complete` says whether there are
+    no more. A context is what its session's requests have filled; only the engine knows how much of it is still in its
+    KV cache.
     """
 
     counted: int
@@ -150,9 +152,9 @@ class SessionsHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceDetail:
-    """`caches` has a row for each live router that knows something of the instance's prefix cache, and `learnt` one for
-    each and each quantity that it has learnt here. `ranks` has the data-parallel ranks, if there are several.
-    `capability` is what was measured of this instance, or else declared.
+    """`caches` has a row for each live router that knows the instance's prefix cache, and `learnt` one for each router
+    and quantity that it measured here. `ranks` has the data-parallel ranks, if there are several. `capability` is this
+    instance's measured figure, or else the declared one.
     """
 
     instance: InstanceSummary

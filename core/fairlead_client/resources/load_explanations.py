@@ -9,12 +9,12 @@ from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFigure:
-    """One metric in the stretch; None where nothing was measured.
+    """One metric in the range; None without measurements.
 
     `maximum` and `mean` are those of its per-second values, as a heatmap's cell shows them; `before` is the maximum in
-    the stretch of the same length before it. `others` is the median of the maximum of the `others_count` other
-    instances of its role, and `others_over` counts those of them over the `limit`. Of a metric of which a low value
-    hurts, `before` and `others` are of means, to be compared with `mean`.
+    the range of the same length before it. `others` is the median of the maximum of the `others_count` other instances
+    of its role, and `others_over` counts those of them over the `limit`. For a metric whose low values hurt, `before`
+    and `others` are means, to be compared with `mean`.
     """
 
     metric: str
@@ -34,7 +34,7 @@ class WindowFigure:
 
 
 LEAST_SAMPLES = 30
-"""Of what is worth fewer recorded requests no share is estimated."""
+"""No share is estimated from fewer recorded requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

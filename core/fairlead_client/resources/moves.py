@@ -1,4 +1,6 @@
-"""Session migrations and re-routes: what moved from one instance to another, why, and whether it paid off."""
+"""Session migrations and re-routes: what moved from one instance to another, why, and whether it was faster than
+staying.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,10 +55,10 @@ class MigrationFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovesEffect:
-    """What moves came to: how many paid off, how many did not, and of how many it is not known.
+    """The effect of moves: how many were faster than staying, how many were not, and how many are unknown.
 
-    `seconds_won` sums the TTFTs predicted for staying less the real ones, over the `compared` moves of which both are
-    known; below zero time was lost.
+    `seconds_won` sums the TTFTs predicted for staying minus the actual ones, over the `compared` moves with both; below
+    zero the moves were slower.
     """
 
     paid_off: int

@@ -85,10 +85,10 @@ class PoolSummary:
 class PoolDetail:
     """One pool with its spec and its instances, which may be left out; `counts` always counts them.
 
-    `desired` has the instances wanted now, per role, as the operator has them: an InferencePoolRole, an open window of
-    a schedule, the load or the ratio may want others than the spec. `learnt` has a row for each live router and each
-    quantity that it has learnt of the pool's engines; `capability` is what an instance can do by the best source, which
-    each figure names: measured, fitted, declared or unknown.
+    `desired` has the desired instances per role, as the operator has them: an InferencePoolRole, an open window of a
+    schedule, the load or the ratio may set other numbers than the spec. `learnt` has a row for each live router and
+    each quantity that it measured on the pool's engines; `capability` is what an instance can do by the best source,
+    which each figure names: measured, fitted, declared or unknown.
     """
 
     pool: PoolSummary

@@ -9,10 +9,8 @@ from fairlead.routing.contracts.catalogues import RingUse
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingInstance:
     """An instance's part of the ring: `anchors` points on each of two rings, and the share (0-1) of the keys that they
-    own, mean over both.
-
-    `fair_share` is what its anchors are of all anchors. `share_after` is the share after the change that was asked
-    about, None when none was.
+    own, mean over both. `fair_share` is its part of all anchors. `share_after` is the share after the proposed change,
+    None without one.
     """
 
     id: str
@@ -37,10 +35,10 @@ class KeyMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingChange:
-    """What a change would move: the share of the keys, from whom to whom, and about how many bound sessions.
+    """What a change would move: the share of the keys, from and to which instances, and about how many bound sessions.
 
-    Of an instance that leaves all sessions move. Elsewhere a session follows its key only under a policy that places
-    every request by the ring, and its key is not recorded: then as large a part of an instance's sessions is counted as
+    All sessions of an instance that leaves move. Elsewhere a session follows its key only under a policy that places
+    every request by the ring, and its key is not recorded: then the same part of an instance's sessions is counted as
     of its keys.
     """
 
@@ -56,8 +54,8 @@ class RingChange:
 class Ring:
     """The ring of the pool's present routing table.
 
-    `imbalance` is by how much the fullest instance exceeds its fair share (0.1 = a tenth), None when nobody is on the
-    ring. `change` answers the change that was asked about, None when none was.
+    `imbalance` is by how much the largest share exceeds its fair share (0.1 = a tenth), None if no instance is on the
+    ring. `change` answers the proposed change, None without one.
     """
 
     pool: str

@@ -35,10 +35,10 @@ class TemplateRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """The rollout of a pool as its object tells it; `revisions` are newest first.
+    """The rollout of a pool as its object reports it; `revisions` are newest first.
 
     `under_way` = an instance has another template than the present one. `reason` and `message` are those of the
-    condition Progressing. `began_at` None = none is under way.
+    condition Progressing. `began_at` None = none is in progress.
     """
 
     pool: str

@@ -8,8 +8,8 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """`shared_at`: when its name was found to be no session's, as several conversations use it; then each of these is a
-    session by itself, and nobody holds this one.
+    """`shared_at`: when its name was found to be shared by several conversations; then each of these is a session of
+    its own, and no instance holds this one.
     """
 
     pool: str
@@ -48,7 +48,7 @@ class SessionDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepSessionRequest:
-    """Keep all decisions of a session for so many minutes from now."""
+    """Keep all decisions of a session for this many minutes from now."""
 
     session: str
     minutes: int = 10

@@ -1,4 +1,4 @@
-"""What-if: policies tried in simulation on what came to a pool, or on an uploaded trace."""
+"""What-if: policies tried in simulation on a pool's recorded traffic, or on an uploaded trace."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,8 +1,8 @@
-"""Service level objectives of pools: their versions, how each was kept, and what is left of the error budget.
+"""Service level objectives of pools: their versions, their attainment, and the error budget left.
 
-Requests are *judged* when they were finished and their first token was seen: in time when TTFT and TPOT were below the
-targets that applied then. Those whose clients left are judged by what they had, and as late if the target had passed
-without a first token. Refused and failed requests are told beside them.
+Requests are *judged* when they have finished and their first token was seen: in time if TTFT and TPOT were below the
+targets in force. A request whose client left is judged by the part it got, and as late if the target had passed without
+a first token. Refused and failed requests are counted separately.
 """
 
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ class SloClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloVersion:
-    """One version of a pool's objectives; it never changes but for the end of its time.
+    """One version of a pool's objectives; only its end may change.
 
     `revision` is the revision of the pool's spec that was in force when it began, made by `changed_by`; a window of a
-    schedule changes the objectives within one revision. None for versions of before that was kept.
+    schedule changes the objectives within one revision. None for versions recorded without it.
     """
 
     version: int

@@ -48,7 +48,7 @@ class ActionRetries:
     def end_round(self) -> float | None:
         """End a round: forget the actions that it did not try.
 
-        Returns the seconds until a refused action may be tried again, None when none was refused.
+        Returns the seconds until a refused action may be tried again, None if none was refused.
         """
         self._refusals.keep(self._wanted)
         return self._refusals.due(self._clock())
@@ -60,8 +60,8 @@ class ActionRetries:
     async def attempt(self, identity: PoolIdentity, what: tuple[Hashable, ...], act: Callable[[], Awaitable[object]]) -> bool:
         """Do an action, unless the pause after its last refusal still lasts.
 
-        One that conflicts with another's write (409) is repeated once, as its object is read anew then; conflicts are
-        told only from the second in a row. Returns whether it was done. Raises ClusterUnavailable at once when the
+        One that conflicts with another's write (409) is repeated once with its object read again; conflicts are
+        reported only from the second in a row. Returns whether it was done. Raises ClusterUnavailable at once when the
         Kubernetes API cannot be reached.
         """
         self._wanted.add(what)

@@ -64,7 +64,7 @@ class GatewayObjects:
         return problem or GatewayFacts(parents=gateway_parents(found))
 
     async def _removed(self, identity: PoolIdentity, status: Mapping[str, Any]) -> GatewayFacts | None:
-        """Remove what is there; looked for once, and as long as the status tells of gateways."""
+        """Remove what is there; looked for once, and as long as the status lists gateways."""
         told = any(one.get("type") == ConditionType.GATEWAY_READY for one in status.get("conditions") or ())
         if not told and (self._is_removed or self._picker.service is None):
             return None

@@ -35,7 +35,7 @@ def is_of(document: Mapping[str, Any], pool: str) -> bool:
 def read_objectives(documents: Iterable[Mapping[str, Any]], pool: str, declared: Iterable[PriorityClass]) -> Objectives:
     """The classes of a pool that declares these itself; a name is used once, and the pool's own count first.
 
-    Of two objectives of one name and the same priority one is enough: they may stand in both groups while a cluster
+    If two objectives have the same name and priority, one is enough: they may exist in both groups while a cluster
     moves from one to the other.
     """
     own = {one.name for one in declared}

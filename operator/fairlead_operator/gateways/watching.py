@@ -54,7 +54,7 @@ class GatewayNews:
                     wake(pool)
 
     async def watch(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Look for ever, with these pauses."""
+        """Look forever, with these pauses."""
         while True:
             await asyncio.sleep(seconds)
             try:

@@ -28,9 +28,9 @@ class ShownPorts:
     named: int | None = None
 
     def own(self, wanted: int | None) -> int | None:
-        """The port of the engine where `wanted` is what the spec in force says; None = the pod does not show which.
-
-        A declared port that is probed is surely listened at; one port of a name that engines have is taken for it.
+        """The port of the pod's own engine, `wanted` being the port in the spec in force; None = the pod does not show
+        it. A declared port with a probe is certainly open; a single port with a usual engine's name is assumed to be
+        the engine's.
         """
         if wanted in self.declared | self.probed:
             return wanted

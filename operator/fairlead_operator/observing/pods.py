@@ -50,7 +50,7 @@ TROUBLES = frozenset(
         "SignatureValidationFailed",
     }
 )
-"""Waiting reasons of a container that do not resolve by themselves: all of a kubelet's but for its first steps."""
+"""Waiting reasons of a container that do not resolve on their own: all of a kubelet's except its first steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +213,7 @@ def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
 
 
 def trouble_of(name: str, status: Mapping[str, Any]) -> Trouble | None:
-    """What keeps the pod of this name from running and will not pass by itself."""
+    """Why the pod of this name does not run, if that is not temporary."""
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in TROUBLES:

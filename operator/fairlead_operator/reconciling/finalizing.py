@@ -68,10 +68,7 @@ def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
 
 
 class Finalization:
-    """Decides when a deleted pool may go.
-
-    It remembers only whether the deletion was told to the control API.
-    """
+    """Decides when a deleted pool may go. It remembers only whether the control API knows of the deletion."""
 
     def __init__(self, pool: PoolKey, control_plane: ControlPlane, pace: Pace) -> None:
         self._pool = pool
@@ -111,7 +108,7 @@ class Finalization:
         """Tell the control API that the pool is gone. Returns whether it accepted that."""
         outcome = await self._control_plane.delete_pool(self._pool)
         if not isinstance(outcome, Taken):
-            logger.warning("deletion not told", extra={"pool": str(self._pool), "error": outcome.problem})
+            logger.warning("deletion not reported", extra={"pool": str(self._pool), "error": outcome.problem})
             return False
         self.is_told = True
         return True

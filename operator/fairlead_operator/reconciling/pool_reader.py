@@ -49,7 +49,7 @@ class PoolReading:
     revisions: tuple[str, ...] = ()
     """The revisions of earlier templates that instances still have, first the one that most have."""
     rollout: Rollout | None = None
-    """The rollout under way, as the status knows it or, where that is lost, its revision."""
+    """The rollout in progress, from the status or, if that is lost, from its revision."""
     standing: Mapping[Role, int]
     """The numbers of instances that stand, of roles that the status has lost; empty where it has them."""
 
@@ -80,14 +80,14 @@ class PoolReader:
         self._serves_gateways = serves_gateways
 
     async def pool(self) -> dict[str, Any] | None:
-        """The pool's object; None when there is none."""
+        """The pool's object; None if there is none."""
         return await self._cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
 
     async def pods(self, identity: PoolIdentity, spec: PoolSpec | None = None) -> list[dict[str, Any]]:
         """All pods with the pool's label, and those that a role selects.
 
-        They are read after the pool, so that the pool's status never counts a pod that is not seen here. Of a pod that
-        is in both lists the later reading counts.
+        They are read after the pool, so that the pool's status never counts a pod that is not seen here. If a pod is in
+        both lists, the later reading counts.
         """
         found = await self._cluster.find(Resource.PODS, self._key.namespace, identity.selector())
         for role in spec.roles if spec is not None else ():
@@ -96,7 +96,7 @@ class PoolReader:
         return list({document["metadata"]["name"]: document for document in found}.values())
 
     async def read(self, identity: PoolIdentity, pool: dict[str, Any], pods: list[dict[str, Any]], in_force: SpecInForce) -> PoolReading:
-        """What a round goes by: the pool and its pods, read before, and its roles' objects."""
+        """The input of a round: the pool and its pods, read before, and its roles' objects."""
         objects = await self._role_objects(identity, in_force.spec)
         found, revisions = await self.instances(identity, pods, in_force)
         status = pool.get("status") or {}
@@ -123,8 +123,8 @@ class PoolReader:
     async def instances(
         self, identity: PoolIdentity, documents: list[dict[str, Any]], in_force: SpecInForce
     ) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
-        """The pool's instances among these pods, and the names of the revisions that those with an earlier template
-        were made from, first the one of most.
+        """The pool's instances among these pods, and the names of the revisions behind those with an earlier template,
+        the most frequent first.
         """
         pods = read_pods(documents, identity.uid, in_force.spec)
         formers = await self._revisions.made_from(identity, in_force, frozenset(pod.instance.spec_hash for pod in pods))
@@ -136,8 +136,8 @@ class PoolReader:
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]
     ) -> AsyncIterator[WorkloadReading]:
-        """The workloads that the roles name, with who else scales them. A refusal to tell of one concerns its scaling
-        only.
+        """The workloads that the roles name, with who else scales them. A refusal to read one concerns only its
+        scaling.
         """
         role_of = {pod.instance.id: pod.instance.role for pod in pods if pod.instance.adopted and pod.instance.spec_hash == SELECTED_HASH}
         autoscalers: list[dict[str, Any]] | None = None

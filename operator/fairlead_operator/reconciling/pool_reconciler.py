@@ -73,9 +73,8 @@ class PoolReconciler:
         self.changed()
 
     async def reconcile(self) -> float:
-        """One reconciliation; seconds until the next if no event comes. Raises ClusterError.
-
-        Of a settled pool nothing is read while no event comes about its objects, see `settled_pools`.
+        """Reconcile once; returns the seconds until the next run, unless an event arrives first. A settled pool is not
+        read again until one of its objects changes (`settled_pools`). Raises ClusterError.
         """
         return await self._telling_faults(self._reconcile)
 
@@ -151,8 +150,8 @@ class PoolReconciler:
         return await self._writer.apply(identity, releases(pods), None)
 
     async def report_deletion(self) -> float | None:
-        """Report a pool that went without the control API being told: while that was away, or without its finalizer.
-        Unless a pool of this name exists again.
+        """Report a deleted pool that the control API still knows: while that was away, or without its finalizer. Unless
+        a pool of this name exists again.
 
         Raises ClusterError.
         """
@@ -161,7 +160,7 @@ class PoolReconciler:
         return self._dependencies.settings.pace.settled
 
     async def _telling_faults(self, step: Callable[[], Awaitable[Step]]) -> Step:
-        """Take a step. What only a fault of ours can raise is told in the pool's status too, and raised."""
+        """Take a step. An error that only a bug can raise is also written to the pool's status, and raised."""
         try:
             return await step()
         except ClusterError:
@@ -236,7 +235,7 @@ class PoolReconciler:
         )
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
-        """Seconds until the next reconciliation, and what it goes by when the pool is settled."""
+        """Seconds until the next reconciliation, and its input if the pool is settled."""
         pace, now = self._dependencies.settings.pace, decided.now
         due = self._due(decided, written)
         if decided.answer.trusted is not None:

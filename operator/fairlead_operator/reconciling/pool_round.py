@@ -18,8 +18,8 @@ from fairlead_operator.reconciling.windows import Scheduled
 class PoolRound:
     """Everything decided in one round, at `now` (Unix seconds); nothing of it is done yet.
 
-    `state` was told to the control API and `answer` is what it said. `steps` are the changes of numbers wanted since
-    the last round; `former` is the spec that a halted rollout keeps instances of; `highest_ordinal` was given before.
+    `state` was sent to the control API and `answer` is its answer. `steps` are the changes of numbers wanted since the
+    last round; `former` is the spec that a halted rollout keeps instances of; `highest_ordinal` was given before.
     """
 
     now: float

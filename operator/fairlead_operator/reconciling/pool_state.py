@@ -65,7 +65,7 @@ def pool_state(
 def present_outlook(
     spec: PoolSpec | None, pool: Mapping[str, Any], declared: tuple[WantedReplicas, ...], pods: tuple[Pod, ...], now: float
 ) -> tuple[Outlook, float | None]:
-    """What routers are told to expect while no instance accepts requests; Unknown without a spec in force."""
+    """What routers should expect while no instance accepts requests; Unknown without a spec in force."""
     if spec is None:
         return Outlook.UNKNOWN, None
     stuck = frozenset(pod.instance.id for pod in pods if pod.trouble is not None)
@@ -79,7 +79,9 @@ def _desired(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _none_of(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What is wanted of each role while no spec was ever in force; told, lest the refused one's numbers be shown."""
+    """What is wanted of each role while no spec was ever in force; sent, so that the refused one's numbers are not
+    shown.
+    """
     return {role["name"]: 0 for role in spec.get("roles") or ({"name": Role.BOTH.value},)}
 
 

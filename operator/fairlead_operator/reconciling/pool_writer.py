@@ -198,7 +198,9 @@ class PoolWriter:
                 await self._retries.attempt(reading.identity, ("role status", name), write)
 
     async def _write_own_status(self, identity: PoolIdentity, patch: dict[str, Any]) -> bool:
-        """Write to the pool's status; whether it was taken. Of a refusal an event tells, as the status cannot."""
+        """Write to the pool's status; returns whether it was accepted. An event reports a refusal, as the status
+        cannot.
+        """
         write = partial(self._patch_status, Resource.POOLS, identity.namespace, identity.name, patch)
         return await self._retries.attempt(identity, ("status", identity.name), write)
 

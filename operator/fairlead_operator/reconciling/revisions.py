@@ -19,7 +19,7 @@ from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.specs import SpecInForce
 
 ROLLOUT_ANNOTATION = "fairlead.dev/rollout"
-"""Annotation of a revision: what `rollouts.rollout_note` tells of its rollout."""
+"""Annotation of a revision: the note of `rollouts.rollout_note` about its rollout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class Revisions:
             await self._cluster.delete(Resource.REVISIONS, identity.namespace, old)
 
     async def _make_newest(self, identity: PoolIdentity, data: dict[str, Any], ours: list[dict[str, Any]]) -> None:
-        """Create the revision, or number it anew when the pool went back to it."""
+        """Create the revision, or renumber it when the pool was rolled back to it."""
         highest = int(ours[-1].get("revision") or 0) if ours else 0
         body = revision(identity, data, highest + 1)
         name = body["metadata"]["name"]
@@ -163,5 +163,5 @@ def former_hashes(former: PoolSpec | None) -> Mapping[Role, str]:
 
 
 def revision_in_force(identity: PoolIdentity, in_force: SpecInForce) -> str:
-    """The name of the revision of the spec in force; empty when there is none."""
+    """The name of the revision of the spec in force; empty if there is none."""
     return revision_name(identity.name, revision_data(in_force.document)) if in_force.document is not None else ""

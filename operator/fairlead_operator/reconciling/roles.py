@@ -43,7 +43,7 @@ class WantedReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleObject:
-    """An InferencePoolRole of the pool: the number it asks for, and who wrote that."""
+    """An InferencePoolRole of the pool: its number, and who wrote that."""
 
     document: Mapping[str, Any]
     replicas: int
@@ -82,9 +82,8 @@ def wanted_replicas(
     instances: Sequence[ObservedInstance] = (),
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[WantedReplicas, ...]:
-    """The number of every role as the pool or the role's object declares it, not yet within any bounds; of a role that
-    selects its pods, as many as there are, and one where there is none. `standing` counts where the status lost its
-    numbers.
+    """The number of every role as the pool or the role's object declares it, before any bounds; for a role that selects
+    its pods, the number of pods, at least one. `standing` is used if the status lost its numbers.
     """
     if spec is None:
         return ()
@@ -133,7 +132,7 @@ def _declared(
 def desired_roles(
     spec: PoolSpec | None, wanted: tuple[WantedReplicas, ...], workloads: Mapping[Role, Workload | None] = _NO_WORKLOADS
 ) -> tuple[DesiredRole, ...]:
-    """What the planner is told of every role by the spec in force, and of the workloads that are scaled to it."""
+    """The planner's input about every role by the spec in force, and about the workloads that are scaled to it."""
     if spec is None:
         return ()
     of = {item.role: item for item in wanted}
@@ -157,7 +156,7 @@ def desired_roles(
 
 
 def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
-    """What the planner is told of the pool, `ratio` being as in force now; None without a spec in force."""
+    """The planner's input about the pool, with the `ratio` in force; None without a spec in force."""
     return DesiredPool(roles=roles, role_change=RoleChange(ratio.method.value)) if ratio is not None else None
 
 

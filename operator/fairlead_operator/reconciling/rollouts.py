@@ -1,4 +1,4 @@
-"""The rollout under way: read from the pool's status, judged, and written back. Pure."""
+"""The rollout in progress: read from the pool's status, judged, and written back. Pure."""
 
 import hashlib
 import json
@@ -25,9 +25,8 @@ class RolloutRound:
     halted: bool
 
     def goal(self, desired: DesiredPool | None, former: Mapping[Role, str]) -> DesiredPool | None:
-        """What the planner is told: the desired roles, with the rollout's halt.
-
-        `former` has the hashes of the templates that all instances had before, as far as they are known.
+        """The planner's input: the desired roles, with the rollout's halt. `former` has the hashes of the templates
+        that all instances had before, if known.
         """
         if desired is None or not self.halted:
             return desired
@@ -67,7 +66,7 @@ def rollout_round(
 
 
 def read_rollout(document: object) -> Rollout | None:
-    """The rollout that a status tells of; None when there is none or it cannot be read."""
+    """The rollout in a status; None if there is none or it cannot be read."""
     if not isinstance(document, Mapping) or not document.get("key"):
         return None
     began_at = parse_time(document.get("beganAt")) or 0.0
@@ -108,7 +107,7 @@ def rollout_note(rollout: Rollout) -> str:
 
 
 def read_rollout_note(note: str) -> Rollout | None:
-    """The rollout that a revision tells of; None when it tells of none, or nothing that can be read."""
+    """The rollout in a revision's note; None if it has none, or an unreadable one."""
     try:
         return read_rollout(json.loads(note))
     except ValueError:

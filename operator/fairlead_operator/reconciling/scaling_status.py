@@ -10,7 +10,7 @@ from fairlead.scaling.memory import ScalingMemory, is_plausible
 from fairlead_operator.merge_patches import drop_nulls
 
 TOLD_SECONDS = 86_400.0
-"""A decision stays in the status for a day: long enough for the control API to hear of it, and for people to see it."""
+"""A decision stays in the status for a day: long enough for the control API to receive it, and for people to see it."""
 
 
 def read_memory(status: Mapping[str, Any]) -> ScalingMemory:

@@ -14,8 +14,8 @@ from fairlead.pool_states import PoolObservations, PoolState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledPool:
-    """The state told, and the facts of the conditions, at a Unix time. They hold before `until`: then a window opens
-    or closes, a lost instance is to be replaced, or it is time to read the objects even without an event.
+    """The state sent, and the facts of the conditions, at a Unix time. They hold before `until`: then a window opens or
+    closes, a lost instance is due for replacement, or the objects must be read even without an event.
     """
 
     state: PoolState
@@ -41,9 +41,8 @@ class SettledPool:
 
 
 def is_settled(facts: PoolFacts) -> bool:
-    """Whether the facts are those of a pool with nothing under way and nothing that the next answer decides.
-
-    What a pool that scales is to have follows from figures of each answer.
+    """Whether the facts are those of a pool with nothing in progress and nothing that the next answer decides. The
+    number of a pool that scales depends on the figures of each answer.
     """
     fixed = facts.scaling is not None and facts.scaling.is_fixed
     answered = facts.observations is not None and facts.api_problem is None

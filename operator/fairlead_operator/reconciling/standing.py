@@ -2,7 +2,7 @@
 
 The Kubernetes API promises nothing of a status: a restore leaves it out, and a pool that is deleted without its
 children and created again begins without one. The numbers last decided are therefore on the budgets of the roles too,
-which change with them. A budget that an earlier pool left tells of that pool; its instances count then.
+which change with them. A budget that an earlier pool left describes that pool; its instances count then.
 """
 
 from collections.abc import Iterable, Mapping

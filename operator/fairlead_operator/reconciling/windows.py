@@ -1,4 +1,6 @@
-"""What the pool's schedules mean for this round: status, events, the state told to the API, the next wake-up. Pure."""
+"""The effect of the pool's schedules on this round: status, events, the state sent to the API, the next
+wake-up. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

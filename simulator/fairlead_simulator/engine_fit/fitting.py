@@ -14,15 +14,16 @@ from fairlead_simulator.engine_fit.searching import Point, search
 from fairlead_simulator.errors import RecordsUnusable
 
 FITTED_SHARE = 0.5
-"""Of the records, the oldest, that are fitted to; the later ones judge."""
+"""Share of the records, the oldest, that are used for the fit; the later ones judge it."""
 MOST_RECORDS = 2_000
 """The newest so many are used: a replay of more takes longer and tells hardly more."""
 ROUNDS = 3
 EVALUATIONS = 150
-"""Of one search."""
+"""Evaluations in one search."""
 _SIZES = (0.3, -0.3, 0.2, -0.2, 0.1, -0.1)
-"""Of searches' first simplexes, each from where the one before ended: two to find which records contradict themselves,
-then as many as still gain."""
+"""Sizes of the searches' first simplexes, each starting where the one before ended: two to find records that contradict
+themselves, then as many as still improve the fit.
+"""
 _LEAST_GAIN = 0.01
 _LEAST_JUDGED = 20
 _SOONEST = 0.7
@@ -92,8 +93,8 @@ def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int
         timed = used & (tpot > 0)
         if used.sum() < _LEAST_JUDGED * 2 or timed.sum() < _LEAST_JUDGED:
             raise RecordsUnusable(
-                f"{source}: {int(used.sum()):,} records can be fitted to: the others ran beside requests that are not recorded, or "
-                "contradict themselves; record a longer time, all requests of it"
+                f"{source}: {int(used.sum()):,} records can be used for the fit: the others ran beside unrecorded requests, or "
+                "contradict themselves; record all requests of a longer time"
             )
         for size in _SIZES[:2]:
             point = search(loss, point, size, EVALUATIONS)

@@ -24,7 +24,7 @@ class ServedRecord:
     engine: str
     prompt_tokens: int
     cached_tokens: int
-    """Of the prompt; never all of it."""
+    """Cached tokens of the prompt; never all of it."""
     output_tokens: int
     ttft: float
     tpot: float | None

@@ -73,7 +73,7 @@ class BlockCache:
 def hit_share(prompts: Sequence[Sequence[int]], capacity: int, eviction: Eviction) -> float:
     """The share (0-1) of all blocks of these prompts that one cache holds when they are used, prompt after prompt.
 
-    This is how Mooncake's Table 1 counts: each block by itself, also one whose predecessors are gone.
+    This is how Mooncake's Table 1 counts: each block separately, even if its predecessors are gone.
     """
     cache = BlockCache(capacity, eviction)
     used = hits = 0

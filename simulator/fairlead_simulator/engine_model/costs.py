@@ -48,8 +48,9 @@ class DecodeCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCost:
-    """Moving KV between instances: bytes over the link, shared equally with the source's transfers already under way,
-    plus a latency."""
+    """Moving KV between instances: bytes over the link, shared equally with the source's other transfers, plus a
+    latency.
+    """
 
     bytes_per_token: int
     bytes_per_second: float

@@ -124,9 +124,8 @@ class Instance(Generic[RequestT]):
         return lost
 
     def count_steps(self, now: float) -> None:
-        """Count the steps of a run that are over by `now`, so that all figures are those of now.
-
-        The run ends when it would have.
+        """Count the steps of a run that are over by `now`, so that all figures are current. The run ends when it would
+        have.
         """
         step, occupancy = self._step, self._occupancy
         done = 0 if step is None else step.over_by(now, occupancy.batch)
@@ -185,8 +184,7 @@ class Instance(Generic[RequestT]):
             self.version += 1
 
     def _stir(self, now: float) -> None:
-        """Something arrived or left: begin a step if idle; if a run of decode steps is under way, end it with the step
-        in progress."""
+        """A request arrived or left: begin a step if idle; end a run of decode steps with the step in progress."""
         if self._step is None:
             self._begin(now)
         elif self._occupancy.arriving or (not self._occupancy.blocked and self._step.kind is StepKind.DECODE):

@@ -14,7 +14,7 @@ PREFIX_BLOCK_TOKENS = 512
 
 
 class PrefixCacheWatcher(Protocol):
-    """Is told which prefix blocks can be reused from now on, and which no longer."""
+    """Is notified which prefix blocks become reusable, and which stop being so."""
 
     def stored(self, parent: int | None, blocks: Sequence[int]) -> None:
         """Consecutive blocks of a prompt, after the block `parent`; None: from its beginning."""
@@ -64,7 +64,7 @@ class KvMemory:
         self.evicted = 0
         self._pinned: set[int] = set()
         self._shared: dict[int, int] = {}
-        """Of pinned blocks that several requests use: how many besides the first."""
+        """For pinned blocks that several requests use: how many besides the first."""
         self._idle: dict[int, None] = {}
         """In the order they were let go.
 

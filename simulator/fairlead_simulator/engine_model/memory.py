@@ -25,7 +25,7 @@ class EngineMemory(Protocol[MemoryRequestT]):
         needed."""
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
-        """Give it blocks for its context, if they fit beside a reserve of so many; otherwise nothing happens."""
+        """Give it blocks for its context, if they fit beside a reserve of this many; otherwise nothing happens."""
 
     def allocate(self, blocks: int) -> None:
         """Take blocks for tokens that are decoded (negative: give them back).
@@ -37,4 +37,4 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """Its prefill has ended: others can use its whole blocks from now on."""
 
     def let_go(self, request: MemoryRequestT, stored_tokens: int) -> None:
-        """It leaves, with so many tokens stored: what others could use stays cached."""
+        """It leaves, with this many tokens stored: blocks that others could use stay cached."""

@@ -1,4 +1,4 @@
-"""Who wants to know more of an engine than when requests begin and end: its metrics."""
+"""Observers that want more of an engine than when requests begin and end: its metrics."""
 
 from typing import Protocol, TypeVar
 

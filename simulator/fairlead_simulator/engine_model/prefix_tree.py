@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class BlockWatcher(Protocol):
-    """Is told which blocks become known and which are forgotten; gives each block the name it tells it by."""
+    """Is notified which blocks become known and which are forgotten; gives each block the name used for it."""
 
     def stored(self, parent: bytes | None, text: bytes) -> tuple[bytes, ...]:
         """Whole blocks became known after the block named `parent` (None: at the start). Returns their names."""
@@ -50,7 +50,7 @@ class KvBlockPool:
         self.pinned_blocks = 0
         self.cached_blocks = 0
         self.evicted_blocks = 0
-        """Blocks dropped for want of room since the start."""
+        """Blocks evicted for lack of room since the start."""
         self._root = PrefixNode(None, b"", 0, 1)
         self._released: OrderedDict[PrefixNode, None] = OrderedDict()
 

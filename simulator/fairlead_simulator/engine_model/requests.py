@@ -42,10 +42,10 @@ class EngineRequest:
     decode_instance: str | None = None
     """Where it decodes, if not where it is prefilled."""
     kept: bool = False
-    """Of one token: its KV stays where it was computed until `Instance.release`, for another engine to fetch."""
+    """For one token: its KV stays where it was computed until `Instance.release`, for another engine to fetch."""
     admitted_at: float = -1.0
     first_token_at: float = -1.0
-    """Of the attempt that succeeded."""
+    """For the attempt that succeeded."""
     finished_at: float = -1.0
     hit_tokens: int = 0
     """Prompt tokens the engine did not compute when it first admitted the request."""

@@ -54,7 +54,7 @@ class TextMemory(KvBlockPool):
         return True
 
     def missing_tokens(self, text: bytes, tokens: int) -> int:
-        """Of the whole blocks of the first `tokens` of a text, the tokens in blocks that are not here."""
+        """Tokens of the whole blocks of the first `tokens` of a text that are not cached here."""
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, full)
         return (full - known) * self._block_tokens
@@ -75,7 +75,7 @@ class TextMemory(KvBlockPool):
         self._share(request, request.context_tokens)
 
     def let_go(self, request: TextRequest, stored_tokens: int) -> None:
-        """It leaves, with so many tokens stored; its answer's whole blocks stay cached with those of its prompt."""
+        """It leaves, with this many tokens stored; its answer's whole blocks stay cached with those of its prompt."""
         held = self._blocks_for(stored_tokens)
         if request.phase is Phase.DECODING and request.answer is not None:
             self._share(request, stored_tokens)

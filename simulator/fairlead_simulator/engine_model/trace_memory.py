@@ -88,7 +88,7 @@ def _dram_tier(capacity: int, eviction: Eviction, watcher: PrefixCacheWatcher | 
 
 class TraceMemory(KvMemory):
     """Memory of `capacity` engine blocks; with `dram_tokens` the prefix cache is a tier in host memory of that size,
-    which gives up blocks by the rule `eviction`. `watcher` hears of the prefix cache, wherever it is.
+    which gives up blocks by the rule `eviction`. `watcher` is notified about the prefix cache, wherever it is.
     """
 
     __slots__ = ("_block_tokens", "dram")
@@ -128,7 +128,7 @@ class TraceMemory(KvMemory):
             self.dram.insert(request.blocks)
 
     def let_go(self, request: TracedRequest, stored_tokens: int) -> None:
-        """It leaves, with so many tokens stored."""
+        """It leaves, with this many tokens stored."""
         self.release(request.blocks, request.held, self._blocks_for(stored_tokens) - request.held * self.per_prefix_block)
         request.held = 0
 

@@ -77,7 +77,7 @@ _DEFAULTS = preset("simulated")
     type=_POSITIVE,
     default=_DEFAULTS.transfer.bytes_per_second,
     show_default=True,
-    help="Of the link by which other engines fetch KV blocks from here; they share it.",
+    help="Speed of the link by which other engines fetch KV blocks from here; they share it.",
 )
 @click.option(
     "--kv-transfer-latency-ms",
@@ -114,7 +114,7 @@ _DEFAULTS = preset("simulated")
 @click.option(
     "--kv-events-encoding", type=click.Choice(("maps", "arrays")), default="maps", show_default=True, help="arrays: as older engines."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the words in answers.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the words in answers.")
 def engine(
     model: str,
     host: str,

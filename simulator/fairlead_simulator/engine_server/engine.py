@@ -66,7 +66,7 @@ class ServedEngine:
         self.instance.release(generation, now)
 
     def missing_tokens(self, prompt: bytes, tokens: int) -> int:
-        """Of the first `tokens` of a prompt, those in whole blocks that are not cached here."""
+        """Tokens of the whole blocks of the first `tokens` of a prompt that are not cached here."""
         return self.memory.missing_tokens(prompt, tokens)
 
     def adopt(self, prompt: bytes, tokens: int, now: float) -> int:

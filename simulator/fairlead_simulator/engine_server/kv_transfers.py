@@ -103,8 +103,8 @@ class KvTransfers:
     # ---- the end that prefilled
 
     async def hold(self, generation: Generation, request: str, host: str) -> dict[str, Any]:
-        """Hold the blocks of a finished prompt; what the engine that decodes must be told, which reaches this one at
-        `host`.
+        """Hold the blocks of a finished prompt; returns what the decoding engine, which reaches this one at `host`,
+        must know.
         """
         port = await self._side_channel(host)
         name = f"{request}-0-{uuid.uuid4().hex[:8]}"

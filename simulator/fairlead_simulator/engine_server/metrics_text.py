@@ -46,7 +46,7 @@ def _lines(engine: ServedEngine, rank: int, model: str) -> Iterator[str]:
         "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the cache.", labels, statistics.prefix_queries_tokens
     )
     yield from _single("prefix_cache_hits_total", "counter", "Prompt tokens found in the cache.", labels, statistics.prefix_hits_tokens)
-    yield from _single("num_preemptions_total", "counter", "Requests preempted for want of blocks.", labels, statistics.preemptions)
+    yield from _single("num_preemptions_total", "counter", "Requests preempted for lack of blocks.", labels, statistics.preemptions)
     yield from _single("prompt_tokens_total", "counter", "Prompt tokens of prefilled requests.", labels, statistics.prompt_tokens)
     cached = statistics.prompt_tokens_cached
     yield from _single("prompt_tokens_cached_total", "counter", "Those of them that the cache had.", labels, cached)

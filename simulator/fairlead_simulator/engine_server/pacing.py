@@ -131,7 +131,7 @@ class EnginePacer:
         return fetched
 
     def wall_seconds(self, engine_seconds: float) -> float:
-        """What so many seconds of engine time take here."""
+        """The real seconds that this much engine time takes here."""
         return engine_seconds / self._time_scale
 
     def advance(self) -> None:

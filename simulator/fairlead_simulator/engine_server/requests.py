@@ -23,5 +23,5 @@ class Generation(TextRequest):
 
     @property
     def external_tokens(self) -> int:
-        """Of `hit_tokens`, those that came from another engine."""
+        """The part of `hit_tokens` that came from another engine."""
         return min(self.fetched_tokens, self.hit_tokens)

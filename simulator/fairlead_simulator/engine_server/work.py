@@ -11,9 +11,8 @@ from fairlead_simulator.engine_server.pacing import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One prompt to compute and how long to answer.
-
-    The model ends an answer by itself (`stop`) or at the client's limit (`length`).
+    """One prompt to compute and the length of its answer. The model ends an answer (`stop`), or the client's limit does
+    (`length`).
     """
 
     prompt: bytes
@@ -47,7 +46,7 @@ class Run:
         self.work = work
         self.ticket = ticket
         self.held: dict[str, Any] | None = None
-        """Where its KV blocks are held, as told to who may fetch them."""
+        """Where its KV blocks are held, as sent to the engine that may fetch them."""
         self._answers = answers
         self._start = answers.start_of(work.prompt)
         self._block_tokens = block_tokens

@@ -94,7 +94,7 @@ def check_fits(workload: Workload, spec: SimulatedPool) -> None:
             raise WorkloadImpossible(
                 f"request {number} needs {row.input_length + row.output_length} tokens of KV memory ({row.input_length} in, "
                 f"{row.output_length} out); an instance of preset {spec.preset.name} has {capacity}; leave such requests out "
-                f"(--max-input goes by the prompt)"
+                f"(--max-input bounds the prompt)"
             )
 
 
@@ -142,9 +142,10 @@ def simulate_cell(
 def run_cells(
     workload: Workload, cells: Sequence[Cell], *, processes: int, keep_loads: bool, on_progress: Callable[[int], None]
 ) -> Generator[CellResult, None, None]:
-    """Results as they come (in the cells' order with one process). `on_progress` is told of requests that ended.
+    """Results as they come (in the cells' order with one process).
 
-    Raises CellFailed for a policy that fails. Whoever stops asking for results ends what is still running.
+    `on_progress` gets the number of requests that ended. Raises CellFailed for a policy that fails. A caller that stops
+    asking for results ends the runs in progress.
     """
     ideal, _ = ideal_hits(workload)
     if processes == 1 or len(cells) == 1:

@@ -68,7 +68,7 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
 
 
 def parse_belief(text: str, true_speed: float) -> float:
-    """`0.25x` or `1562`: the prefill speed that routers are told, of the true one or in tokens per second.
+    """`0.25x` or `1562`: the prefill speed that routers believe, relative to the true one or in tokens per second.
     Raises InvalidInput.
     """
     number = _number(text.strip().removesuffix("x"))

@@ -22,7 +22,7 @@ class Targets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One run. Shares are of measured requests; latencies in seconds over those served, None when there were none."""
+    """One run. Shares are of measured requests; latencies in seconds over those served, None without any."""
 
     requests: int
     served: int

@@ -95,7 +95,7 @@ def _row(same: Sequence[CellResult]) -> list[str]:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Mean of the values that are not None; None when there are none."""
+    """Mean of the values that are not None; None without any."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else None
 

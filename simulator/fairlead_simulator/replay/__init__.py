@@ -1,4 +1,4 @@
-"""Replay of a trace as real requests against routers or engines, and the accounting of what came back.
+"""Replay of a trace as real requests against routers or engines, and the accounting of their answers.
 
 Open loop: arrivals follow the trace's clock whether or not answers keep up, as real users do. Every request sent ends
 in exactly one of served, rejected, failed or cancelled. It must know nothing of routing beyond HTTP, and must cost

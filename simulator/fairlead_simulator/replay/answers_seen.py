@@ -66,7 +66,7 @@ class StreamedAnswer(AnswerReader):
         return None if value is None else value.decode("latin-1")
 
     def usage(self) -> tuple[int, int, int] | None:
-        """(prompt, cached, completion) tokens of the last usage told."""
+        """(prompt, cached, completion) tokens of the last reported usage."""
         for line in reversed(self._end.split(b"\n")):
             if line.startswith(b"data: {") and b'"usage"' in line:
                 try:

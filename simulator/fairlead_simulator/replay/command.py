@@ -54,14 +54,14 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="The pool, sent as x-fairlead-pool.")
 @click.option("--token", envvar="FAIRLEAD_GATEWAY_KEY", show_envvar=True, help="API key of the routers, sent as a bearer token.")
 @click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as recorded.")
-@click.option("--requests", type=click.IntRange(min=1), help="Only the first so many.")
+@click.option("--requests", type=click.IntRange(min=1), help="Only the first N requests.")
 @click.option("--rate", type=_POSITIVE, default=3.4, show_default=True, help="Requests per second of a generated trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a generated session's first prompt.")
 @click.option("--longest-input", type=WholeOption(1, 1_000_000), help="Most tokens of a generated prompt.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of a generated trace and of cancellations.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of a generated trace and of cancellations.")
 @click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="Seconds to the first token that count as in time.")
 @click.option(
-    "--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="Engines run so many times as fast; times are shown multiplied."
+    "--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="Speed-up of the engines; times are shown multiplied by it."
 )
 @click.option("--bytes-per-token", type=click.IntRange(min=1), default=4, show_default=True, help="Bytes of text that are one token.")
 @click.option("--session-header", default="x-session-id", show_default=True, help="Header with the session's name.")
@@ -70,9 +70,7 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
     "--max-in-flight", type=click.IntRange(min=1), default=4096, show_default=True, help="Safety limit; reaching it delays arrivals."
 )
 @click.option("--cancel-share", type=NumberOption(most=1), default=0.0, help="Give up this share of requests after their first token.")
-@click.option(
-    "--retry-rejected", type=click.IntRange(min=0), default=0, help="Try a rejected request again so many times, after Retry-After."
-)
+@click.option("--retry-rejected", type=click.IntRange(min=0), default=0, help="Retries of a rejected request, after Retry-After.")
 @click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Seconds one request may take.")
 @click.option("--loop", "repeat", is_flag=True, help="Repeat without end, with fresh prompts each time.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures here.")

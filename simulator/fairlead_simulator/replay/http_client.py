@@ -35,7 +35,7 @@ class ConnectionBroke(Exception):
 
 
 class AnswerMalformed(Exception):
-    """What came back is not HTTP."""
+    """The response is not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)

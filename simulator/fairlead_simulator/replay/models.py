@@ -14,7 +14,7 @@ _PAUSE_SECONDS = 2.0
 
 
 class ModelUnknown(Exception):
-    """No router told a model to ask for; the message says why, `question` what the caller should look at."""
+    """No router offers a model to ask for; the message says why, `question` what the caller should look at."""
 
     def __init__(self, words: str, question: str = "is the router running, and is --url right?") -> None:
         self.question = question

@@ -34,7 +34,7 @@ class ReplaySettings:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """One run, of the rows with a session each. `on_outcome` hears of every end, unless nobody listens."""
+    """One run, of the rows with a session each. `on_outcome` is called for every end, if given."""
 
     rows: Sequence[TraceRow]
     sessions: Sessions

@@ -34,7 +34,7 @@ class RequestOutcome:
     status: int = 0
     instance: str | None = None
     decode: str | None = None
-    """Who wrote the answer, when another instance computed the prompt."""
+    """The instance that wrote the answer, if another one computed the prompt."""
     decision: str | None = None
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None

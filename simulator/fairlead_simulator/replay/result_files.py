@@ -11,8 +11,8 @@ import click
 class ResultFile:
     """A file of results.
 
-    Opened before the first request, so that one that cannot be written is told before the work; emptied by the first
-    result, so that a run that never begins costs no older one. Raises ClickException.
+    Opened before the first request, so that an unwritable file is reported before the work; emptied by the first
+    result, so that a run that never begins destroys no older one. Raises ClickException.
     """
 
     def __init__(self, path: Path) -> None:

@@ -34,7 +34,7 @@ def summary_lines(summary: Summary, sessions: Sessions) -> list[str]:
         ("TTFT", _row(summary.ttft, 3)),
         ("TPOT", _row(summary.tpot, 4, p99=False)),
         ("E2E", _row(summary.e2e, 3, p99=False)),
-        ("SLO", f"{_share(summary.slo_attainment)} of all sent had TTFT under {summary.slo_ttft_seconds:g} s"),
+        ("SLO", f"{_share(summary.slo_attainment)} of all requests sent had TTFT under {summary.slo_ttft_seconds:g} s"),
         ("token hit rate", _share(summary.token_hit_rate) + ideal),
     ]
     if summary.failovers or summary.retries:

@@ -21,7 +21,7 @@ class EventQueue:
         heappush(self._heap, (time, self._sequence, happen, payload))
 
     def next_at(self) -> float:
-        """When the next event is due; infinity when there is none."""
+        """When the next event is due; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     def let_happen(self) -> float:

@@ -14,9 +14,8 @@ StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
 
 
 class Fleet:
-    """Instances by name, each of the preset that `preset_of` gives.
-
-    Their steps end on `events`; what a step brought is told to `step_ended`. With `delivery` they publish KV events.
+    """Instances by name, each of the preset that `preset_of` gives. Their steps end on `events`; each step's results go
+    to `step_ended`. With `delivery` they publish KV events.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Fleet:
 
     @property
     def preemptions(self) -> int:
-        """Of all engines that were not replaced."""
+        """Preemptions in all engines that were not replaced."""
         return sum(instance.preemptions for instance in self.instances.values())
 
     def alive(self, name: str) -> bool:
@@ -113,8 +112,8 @@ class Fleet:
         return max((self.instances[name].generated(job) for name in names if name in self.instances), default=0)
 
     def changed_usages(self) -> list[tuple[str, float, int]]:
-        """Of living engines in which requests wait, or that are not as they were last time: the used share of the KV
-        cache, and the requests that wait.
+        """For living engines with waiting requests, or with changed figures: the used share of the KV cache, and the
+        number of waiting requests.
         """
         told = self._told
         said = {name: (instance.kv.usage, instance.waiting) for name, instance in self.instances.items() if name not in self._dead}
@@ -123,7 +122,7 @@ class Fleet:
         return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
-        """A new table forgets what it was told, and a new router knows nothing: tell it all again."""
+        """A new table drops these figures, and a new router has none: send them all again."""
         self._told.clear()
 
     def _watch(self, instance: SimulatedInstance, now: float) -> None:

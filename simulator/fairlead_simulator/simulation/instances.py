@@ -8,7 +8,7 @@ from fairlead_simulator.simulation.jobs import Job
 
 
 class SimulatedInstance(Instance[Job]):
-    """An engine called `name`, with the memory its preset says; `watcher` hears of its prefix cache."""
+    """An engine called `name`, with the memory its preset says; `watcher` is notified about its prefix cache."""
 
     def __init__(self, name: str, preset: EnginePreset, watcher: PrefixCacheWatcher | None = None) -> None:
         self.kv = TraceMemory(preset.capacity_blocks, preset.block_tokens, preset.dram_tokens, preset.eviction, watcher)

@@ -24,7 +24,7 @@ class Job(TracedRequest):
     """Closed loop: the session's next turn, which arrives `next_pause` seconds after this one finished."""
     next_pause: float = 0.0
     request: RoutingRequest | None = None
-    """What the router was told."""
+    """The values that the router got."""
     heard_first: bool = False
     """The router knows of the first token."""
     router: int = 0

@@ -20,7 +20,7 @@ from fairlead.kv_events.sources import Source
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 
 KEPT_BATCHES = 10_000
-"""Batches that an engine keeps for replays, as vLLM does unless told otherwise."""
+"""Batches that an engine keeps for replays; vLLM's default."""
 
 _PADDING = bytes(4 * (PREFIX_BLOCK_TOKENS - 2))
 
@@ -32,7 +32,7 @@ class KvEventQuality:
     delay_seconds: float = 0.0
     loss: float = 0.0
     replay: bool = True
-    """Whether engines can be asked for what was lost; if not, a gap makes the index of that engine begin anew."""
+    """Whether engines can replay lost batches; if not, a gap clears the index of that engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class EventFollower:
         self._ask = ask
         self._tracker: SequenceTracker[Batch] = SequenceTracker(can_replay=quality.replay)
         self._heard_out = False
-        """Whether a replay has ended since it connected: an engine that told nothing then holds nothing."""
+        """Whether a replay has ended since it connected: an engine without events then holds nothing."""
 
     @property
     def gaps(self) -> int:

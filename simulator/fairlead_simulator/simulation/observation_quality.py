@@ -9,22 +9,22 @@ from fairlead_simulator.simulation.kv_events import KvEventQuality
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationQuality:
-    """What a router is told wrongly or late. Events and metrics reach it `delay_seconds` late."""
+    """How wrong or late a router's observations are. Events and metrics reach it `delay_seconds` late."""
 
     token_noise: float = 0.0
-    """Sigma of a log-normal factor (median 1) on the prompt lengths it is told, and so on its prefill estimates."""
+    """Sigma of a log-normal factor (median 1) on the prompt lengths it sees, and so on its prefill estimates."""
     delay_seconds: float = 0.0
     metrics_seconds: float = 1.0
     """From one reading of the engines' metrics to the next."""
     streamed_share: float = 1.0
-    """Of the requests, how many are streamed; of the others it sees only when all of the answer is there."""
+    """Share of the requests that are streamed; of the others it sees nothing before the complete answer."""
     kv_events: KvEventQuality | None = None
-    """None: engines send no KV events, and routers go by what they sent themselves."""
+    """None: engines send no KV events, and routers use own history."""
 
     def is_streamed(self, chance: Random) -> bool:
         """Whether the client of the next request asks for a stream."""
         return self.streamed_share >= 1.0 or chance.random() < self.streamed_share
 
     def seen_tokens(self, tokens: int, noise: Random) -> int:
-        """The length of a prompt as the router is told it."""
+        """The length of a prompt as the router sees it."""
         return max(1, round(tokens * exp(noise.gauss(0.0, self.token_noise)))) if self.token_noise > 0 else tokens

@@ -71,7 +71,7 @@ class PoolChanges:
         """Failed and not recovered; the table shows them as accepting until that is detected."""
         self.draining: set[str] = set()
         self._flipping: dict[str, Role] = {}
-        """Of these, the ones that stay in another role."""
+        """Of these, those that continue in another role."""
 
     def planned(self) -> tuple[PlannedChange, ...]:
         """The timeline in order of time."""

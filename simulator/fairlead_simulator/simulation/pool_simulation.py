@@ -35,12 +35,11 @@ _SAMPLE_SECONDS = 1.0
 
 
 class Simulation:
-    """Runs `jobs` through a pool. `scheduler` is another one than that of the pool's first table, such as one that logs
-    its calls.
+    """Runs `jobs` through a pool.
 
-    `probe` is shown the simulation at every sample (`metrics_seconds` apart), with the time. With `scaling` the pool is
-    scaled by itself, and `autoscaler` has the history of that. With `keep_loads` the result has the load of every
-    instance at every sample.
+    `scheduler` replaces that of the pool's first table, for example by one that logs its calls. `probe` gets the
+    simulation at every sample (`metrics_seconds` apart), with the time. With `scaling` the pool scales itself, and
+    `autoscaler` has the history of that. With `keep_loads` the result has the load of every instance at every sample.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.router_links import RouterLinks, See
 
 RouterChange = Literal["none", "restart", "replace", "break", "notice", "connect"]
-"""What becomes of the routers: they begin anew, with what they kept on disk or with nothing; their connections break;
+"""Events in the routers' lives: they restart, with what they kept on disk or with nothing; their connections break;
 they notice that; all connect again.
 """
 
@@ -95,12 +95,12 @@ class Routers:
             self._events.at(now + SHARE_SECONDS, self._tell, None)
 
     def end(self) -> None:
-        """The run is over: nothing more is told."""
+        """The run is over: nothing more is sent."""
         self._telling = False
 
     def _tell(self, _: None, now: float) -> None:
         """As the control API does it: each gets the sums of the others' shares."""
-        assert self._spec.told_seconds is not None, "only then anything is told"
+        assert self._spec.told_seconds is not None, "only then anything is sent"
         if not self._telling:
             return
         shares = {scheduler.name: (share, 0.0) for scheduler in self.serving if (share := scheduler.share(Apart.NO_ANSWER, now))}

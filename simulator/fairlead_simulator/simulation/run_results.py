@@ -77,7 +77,7 @@ class RunResult:
     rounds: list[TrainedRound] = field(default_factory=list)
     """Models that a learning policy was given."""
     learning: LearningReport | None = None
-    """What such a policy had learnt by the end."""
+    """The training state of such a policy at the end."""
     event_gaps: int = 0
     """Times that a router missed a batch of KV events."""
 

@@ -139,7 +139,7 @@ class SignalMeter:
             self._recent.add(now, decode_load=sum(map(self._decode_load, decoding)) / len(decoding), decode_samples=1)
 
     def prefill_figure(self, now: float) -> Figure:
-        """Prompt tokens per second of an instance as measured last, also when none is left; unknown before that."""
+        """Prompt tokens per second of an instance as measured last, even if none is left; unknown before that."""
         return recalled(self._speed, now - self._speed_at)
 
     def signals(self, loads: Sequence[InstanceLoad], now: float) -> PoolSignals:

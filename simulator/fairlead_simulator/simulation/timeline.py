@@ -75,8 +75,8 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRouters:
-    """At `at` seconds new routers take the place of those that serve. The old ones end what they have. New ones recall
-    what the old ones believed instances to hold, if they `remember`, as routers do whose disk is still there.
+    """At `at` seconds new routers replace those that serve. The old ones finish their requests. New ones recall what
+    the old ones believed instances to hold, if they `remember`, as routers do whose disk survived.
     """
 
     at: float

@@ -44,7 +44,7 @@ class Training:
         self.rounds: list[TrainedRound] = []
 
     def second(self, now: float) -> None:
-        """Take what is new, and begin a round when one is due and none is under way."""
+        """Take new samples, and begin a round when one is due and none is running."""
         policy = self._scheduler().learns_online
         if policy is None or self._busy:
             return

@@ -15,9 +15,8 @@ Lost = Callable[[Job, str, float], None]
 
 
 class Transfers:
-    """All transfers of a run; a source's link is shared by those under way.
-
-    `lost` hears of a request whose target is gone.
+    """All transfers of a run; active ones share a source's link. `lost` is called for a request whose target
+    is gone.
     """
 
     def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, routers: Routers, lost: Lost) -> None:
@@ -29,7 +28,7 @@ class Transfers:
         self._routers = routers
         self._lost = lost
         self._active: dict[str, int] = {}
-        """Transfers under way by source."""
+        """Active transfers by source."""
 
     def fetch(self, job: Job, dispatch: Dispatch, source: SimulatedInstance, now: float) -> None:
         """Prefix blocks of the prompt go from `source` to where it will be computed, before it is."""
@@ -43,7 +42,7 @@ class Transfers:
         self._events.at(now + self._begin(source, job.input_tokens), self._sent_on, (source, job))
 
     def _begin(self, source: SimulatedInstance, tokens: int) -> float:
-        """Seconds that a transfer of so many tokens takes."""
+        """Seconds that a transfer of this many tokens takes."""
         self.tokens += tokens
         active = self._active.get(source.name, 0)
         self._active[source.name] = active + 1

@@ -14,28 +14,27 @@ BYTES_PER_TOKEN = 4.0
 
 
 class BlockNames:
-    """Names the blocks of one trace by what they hold and what comes before, from 0 on."""
+    """Names the blocks of one trace by their content and what comes before them, from 0 on."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[int, Hashable], int] = {}
         self._next = 0
 
     def of_ids(self, ids: Sequence[int], input_length: int, block_tokens: int) -> tuple[int, ...]:
-        """Of a prompt whose blocks of `block_tokens` tokens have these ids.
-
-        Where those do not divide 512, or 512 them, up to one block less is found alike where two prompts part.
+        """Names for a prompt whose blocks of `block_tokens` tokens have these ids. Unless one of these and 512 divides
+        the other, up to one block less is found equal where two prompts diverge.
         """
         ends = [min(len(ids), -(-(place + 1) * BLOCK_TOKENS // block_tokens)) for place in range(_blocks(input_length))]
         ends[-1] = len(ids)
         return self._chained([tuple(ids[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)])
 
     def of_text(self, text: bytes, input_length: int, bytes_per_token: float) -> tuple[int, ...]:
-        """Of a prompt with this text; texts of one trace need the same `bytes_per_token`."""
+        """Names for a prompt with this text; texts of one trace need the same `bytes_per_token`."""
         cuts = [round(place * BLOCK_TOKENS * bytes_per_token) for place in range(_blocks(input_length))]
         return self._chained([text[begin:end] for begin, end in zip(cuts, [*cuts[1:], len(text)], strict=True)])
 
     def fresh(self, input_length: int, known: Sequence[int] = ()) -> tuple[int, ...]:
-        """Of a prompt that begins with these blocks, and goes on like no other."""
+        """Names for a prompt that begins with these blocks, and continues like no other."""
         count = _blocks(input_length) - len(known)
         self._next += count
         return (*known, *range(self._next - count, self._next))

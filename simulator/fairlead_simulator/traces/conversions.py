@@ -38,7 +38,7 @@ class TraceChanges:
     max_input: int | None = None
     """Drop rows this long or longer."""
     requests: int | None = None
-    """Keep only so many of the rows that are left."""
+    """Keep only this many of the remaining rows."""
     seed: int = 0
 
 

@@ -14,7 +14,7 @@ class Form:
 
     whose: str
     columns: tuple[str, ...] = ()
-    """Of a CSV file: when, tokens of the prompt, tokens of the answer."""
+    """Columns of a CSV file: time, tokens of the prompt, tokens of the answer."""
     block_tokens: int = 512
 
 

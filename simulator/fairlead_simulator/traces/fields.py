@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASC
 
 
 class Record:
-    """One row, or an object within one. Whatever is wrong is told with file, line and field."""
+    """One row, or an object within one. Every error names file, line and field."""
 
     __slots__ = ("document", "file", "line", "within")
     NEEDS = "a row needs timestamp, input_length, output_length and hash_ids"
@@ -51,7 +51,7 @@ class Record:
         return type(self)(value, self.file, self.line, f"{self.within}{field}.")
 
     def time_ms(self, field: str, unit_ms: float = 1.0) -> float:
-        """A time in milliseconds, of a field in units of so many."""
+        """A time in milliseconds, from a field in units of this many."""
         value = self.needed(field)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LATEST_MS / unit_ms:
             unit = {1.0: "milliseconds", 1e3: "seconds", 1e-6: "nanoseconds"}[unit_ms]
@@ -76,7 +76,7 @@ class Record:
         return tuple(ids)
 
     def name(self, field: str) -> str | None:
-        """A name, such as a session's; None where none is given."""
+        """A name, such as a session's; None if missing."""
         value = self.given(field)
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
             raise self.refusal(field, f"{shown(value)} must be text or a whole number")
@@ -120,7 +120,7 @@ class Cells(Record):
 
 
 def number_of(text: str) -> int | float | str:
-    """The number that the text is; the text itself if it is none."""
+    """The number in the text; the text itself if it is not a number."""
     if not _NUMBER.fullmatch(text):
         return text
     if text.lstrip("+-").isdigit():

@@ -3,8 +3,7 @@
 
 Two fields are optional: `session_id`, and `delay` (ms from the end of the session's previous turn), by which agents can
 be run in a closed loop. `hash_ids` name the prompt's blocks of 512 tokens, the last one usually partial: equal ids mean
-equal text up to and including that block. Files are read line by line; whatever is wrong is told with file, line and
-field.
+equal text up to and including that block. Files are read line by line; every error names file, line and field.
 """
 
 from collections.abc import Iterable, Iterator
@@ -74,7 +73,7 @@ def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
 
 
 def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
-    """The rows of a file with their lines, checked by themselves and against the rule of prefixes."""
+    """The rows of a file with their lines, each checked alone and against the rule of prefixes."""
     rule = PrefixRule()
     for number, line in source:
         row = parse_row(line, source.name, number)
@@ -83,7 +82,7 @@ def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
 
 
 def in_order(rows: Iterable[tuple[int, TraceRow]], file: str) -> Iterator[TraceRow]:
-    """The rows. Raises TraceInvalid for one that is before another, and where there are none."""
+    """The rows. Raises TraceInvalid for one that is before another, and if there are none."""
     previous = float("-inf")
     for number, row in rows:
         if row.timestamp_ms < previous:
@@ -132,7 +131,7 @@ def parse_row(line: bytes, file: str, number: int) -> TraceRow:
 
 
 def row_of(record: Record, block_tokens: int) -> TraceRow:
-    """A row whose ids are of blocks of so many tokens, as they are. Raises TraceInvalid."""
+    """A row whose ids are of blocks of this many tokens, unchanged. Raises TraceInvalid."""
     timestamp = record.time_ms("timestamp")
     input_length, output_length = record.tokens("input_length", 1), record.tokens("output_length", 0)
     ids = record.ids()

@@ -4,7 +4,7 @@ A conversation sends its whole history again, so a next turn contains the whole 
 answer, so two requests of one session never overlap in time. A request therefore continues the session
 
 - whose latest prompt it contains, or repeats exactly (a retry);
-- or whose latest prompt but one it contains, if that was a next turn itself (a message edited or answered anew),
+- or whose latest prompt but one it contains, if that was a next turn itself (a message edited or answered again),
 
 provided that the session's answer can be there by then, and that more is contained than a prefix that several sessions
 begin with, such as a system prompt. Every other request begins a session: also a conversation that was cut to fit the

@@ -16,9 +16,10 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentShape:
-    """Lengths in tokens, log-normal where a median and a sigma are given. Defaults: 33,600 prompt tokens a request in
-    the mean, 75 times the answer, of which an endless cache finds 80 %; the busiest percent of sessions holds nearly
-    half of all input."""
+    """Lengths in tokens, log-normal if a median and a sigma are given. Defaults: 33,600 prompt tokens per request on
+    average, 75 times the answer, of which an endless cache finds 80 %; the busiest percent of sessions holds nearly
+    half of all input.
+    """
 
     requests_per_second: float = 2.0
     """Requests per second in the long run; fewer at first, until the longest sessions have begun."""
@@ -77,7 +78,7 @@ CODING_SHORT = replace(
     output_sigma=0.75,
     longest_context=32_000,
 )
-"""The same of sessions that stay below 32,000 tokens."""
+"""The same for sessions that stay below 32,000 tokens."""
 
 
 class _Agent:
@@ -93,7 +94,7 @@ class _Agent:
 
 
 def generate_agents(shape: AgentShape, seed: int) -> Iterator[TraceRow]:
-    """Endless rows in order of time; memory grows with the sessions under way only."""
+    """Endless rows in order of time; memory grows only with the active sessions."""
     rng = Random(seed)
     next_id = shape.kinds * shape.system_blocks
     started = sequence = 0

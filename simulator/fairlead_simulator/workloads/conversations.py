@@ -12,9 +12,11 @@ SYSTEM_BLOCK = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationShape:
-    """A conversation-like workload. The defaults resemble Mooncake's conversation trace: 12,000 prompt tokens and 343
-    answer tokens in the mean, of which an endless cache would save 37 %. Lengths in tokens; each is log-normal with the
-    given median and sigma."""
+    """A conversation-like workload. The defaults resemble Mooncake's conversation trace: on average 12,000 prompt
+    tokens and 343 answer tokens, of which an endless cache would save 37 %.
+
+    Lengths in tokens; each is log-normal with the given median and sigma.
+    """
 
     requests_per_second: float = 3.4
     continue_share: float = 0.37

@@ -15,7 +15,7 @@ LONGEST_INPUT, LONGEST_OUTPUT = 126_000, 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Poisson arrivals for so many seconds. Lengths in tokens are log-normal with this median and sigma."""
+    """Poisson arrivals for this many seconds. Lengths in tokens are log-normal with this median and sigma."""
 
     seconds: float
     requests_per_second: float
@@ -41,7 +41,7 @@ class PhaseShape:
 
     @property
     def seconds(self) -> float:
-        """Of one cycle."""
+        """Seconds of one cycle."""
         return sum(phase.seconds for phase in self.phases)
 
     @property

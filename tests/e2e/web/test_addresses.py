@@ -120,7 +120,7 @@ def test_without_a_mouse_an_instance_is_drained_up_to_the_plan_and_left(page: Pa
     tab_to("Drain")
     page.keyboard.press("Enter")
     page.wait_for_url("**/plans/*")
-    tab_to("Leave without applying")
+    tab_to("Discard")
     page.keyboard.press("Enter")
     page.wait_for_url("**/pools/default/chat")
     assert site.fake.book.applied == []

@@ -211,7 +211,7 @@ def lines_that_come_and_go(metric: str, drawn: str, limit: str | None) -> Iterat
     [
         ("/pools/default/chat/slo", "In time", "attainment", "line", "goal"),
         ("/rejections", "Refused, by cause", "refused_by_cause", "line", None),
-        ("/pools/default/chat/predictor", "Error of predictions", "predictor_error", "points", None),
+        ("/pools/default/chat/predictor", "Prediction error", "predictor_error", "points", None),
         ("/pools/default/chat/scaling", "Instances", "instances_serving", "steps", None),
     ],
 )

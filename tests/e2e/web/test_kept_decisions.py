@@ -37,7 +37,7 @@ def test_decisions_are_found_by_why_they_are_kept_and_tell_the_attempts_of_their
     assert "kept: retried, served" in rows.first.inner_text()
     rows.first.get_by_role("link").first.click()
     page.wait_for_url(f"**/decisions/{wanted[0].id}")
-    attempts = page.locator("section", has=page.get_by_role("heading", name="What became of it"))
+    attempts = page.locator("section", has=page.get_by_role("heading", name="How it ended"))
     assert [cell.split() for cell in attempts.locator("tbody td").all_inner_texts()] == [
         [wanted[0].attempts[0].instance],
         ["lost"],

@@ -26,7 +26,7 @@ def test_two_policies_are_compared_in_four_clicks_and_the_best_becomes_a_plan(ch
     assert page.locator("table.cards").first.locator("tbody tr").count() == 3
     page.locator(".simulator-best button").click()
     page.wait_for_url("**/plans/*")
-    assert page.locator("text=/Can be applied until/").count() == 1
+    assert page.locator("text=/You can apply it until/").count() == 1
     assert site.fake.book.applied == []
     assert troubles == []
     context.close()

@@ -114,7 +114,7 @@ async def test_a_migration_whose_numbers_or_history_do_not_fit_is_found(api: Api
     for wrong, line in (
         (replace(stored, target="a"), "it went nowhere"),
         (replace(stored, benefit_seconds=9.0), "its benefit 9.0 is not 4.0 - 1.0"),
-        (replace(stored, paid_off=True), "said to have paid off"),
+        (replace(stored, paid_off=True), "recorded as faster than staying"),
         (replace(stored, id="m2"), "0 steps of its session's history"),
         (replace(stored, trigger=BindingReason.DRAIN), "its session moved as slo, not as drain"),
         (replace(stored, crossed=4.0, threshold=5.0), "4.0 is said to have crossed 5.0"),

@@ -245,7 +245,7 @@ def test_an_engine_that_is_slow_for_a_moment_makes_no_pool_degraded_and_one_that
 
 def test_what_happens_without_the_control_api_is_told_as_it_is() -> None:
     told = next(one for one in pool_conditions(replace(SETTLED, observations=None, api_problem="refused")) if one.reason == "NoAnswer")
-    assert "no drain of it begins; drains under way end at drain.timeout; new instances wait" in told.message
+    assert "are not drained; drains in progress end at drain.timeout; new instances wait" in told.message
     draining, goal = instance("b", S.DRAINING, since=0.0), wanted_pool(1)
     assert next_actions(goal, (instance("a"), instance("c")), None, 60.0) == ()
     assert next_actions(goal, (instance("a"), draining), None, 60.0) == ()

@@ -60,7 +60,7 @@ def test_without_room_for_a_surge_it_goes_on_until_the_successor_serves() -> Non
     for state in (S.PENDING, S.STARTING, S.WARMING, S.LOST):
         assert one(begun, instance("n", state, spec_hash="new")) == begun
     assert one(begun, instance("n", spec_hash="new")) is None
-    assert one(begun, instance("n", S.STARTING, spec_hash="new"), replicas=0) is None, "no instance is wanted"
+    assert one(begun, instance("n", S.STARTING, spec_hash="new"), replicas=0) is None, "no instance is desired"
 
 
 def test_without_room_for_a_surge_a_successor_that_fails_stops_it_and_one_that_does_not_come_is_late() -> None:

@@ -8,7 +8,7 @@ from fairlead_client.resources.expectations import ExpectationState, ExpectedFig
 AT = datetime(2026, 11, 23, 10, tzinfo=UTC)
 
 
-def test_figures_are_told_as_it_is_and_as_planned_and_what_cannot_be_known_with_the_reason() -> None:
+def test_figures_are_printed_for_now_and_with_the_plan_and_unknown_ones_with_their_reason() -> None:
     done = PlanExpectation(
         plan="p1",
         state=ExpectationState.DONE,
@@ -26,14 +26,14 @@ def test_figures_are_told_as_it_is_and_as_planned_and_what_cannot_be_known_with_
     )
     head, *lines = expected_lines(done)
     assert "1,000 requests recorded from 2026-11-23 10:00:00 UTC" in head
-    assert "seeds 0 and 1, as planned also at 0.8 and 1.25 times the rate, changed" in head
+    assert "seeds 0 and 1 (with this plan also at 0.8 and 1.25 times the rate). The change" in head
     assert lines == [
-        "  in time: 80.0% as it is, 95.0% as planned",
+        "  in time: 80.0% now, 95.0% with this plan",
         "  of prompt tokens from caches: cannot be known; chance decides",
-        "  sessions that move: 2 as it is, 42 as planned",
+        "  sessions that move: 2 now, 42 with this plan",
     ]
 
 
 def test_a_plan_that_is_being_simulated_says_how_far_it_is() -> None:
     [line] = expected_lines(PlanExpectation(plan="p1", state=ExpectationState.QUEUED, done=5, total=4000))
-    assert line == "Its effect is being simulated, 5 of 4,000 requests; `fairlead plans show p1` tells it."
+    assert line == "Simulating the effect, 5 of 4,000 requests; see `fairlead plans show p1`."

@@ -186,7 +186,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         SERVES,
         Step(happens=not_ready, status="False", reason="InstancesLost", words="1 of 2 instances serve, 1 lost", rounds=3, kubelet=False),
         SERVES,
-        Step(happens=applied(replicas=0), status="True", reason="ScaledToZero", words="No instance is wanted"),
+        Step(happens=applied(replicas=0), status="True", reason="ScaledToZero", words="No instance is desired"),
         Step(happens=WELL, status="False", reason="InstancesStarting", words="0 of 2 instances serve", rounds=2, kubelet=False),
         SERVES,
     ),
@@ -218,7 +218,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=api_away, status="Unknown", reason="NotAnsweredYet", words="has not answered yet", rounds=1),
         Step(happens=api_back, status="True", reason="Answered", words="took the pool's state"),
         Step(happens=api_away, status="True", reason="Answered", words="took the pool's state", rounds=5),
-        Step(happens=nothing, status="False", reason="NoAnswer", words="connection refused; what serves goes on", rounds=15),
+        Step(happens=nothing, status="False", reason="NoAnswer", words="connection refused; serving instances keep serving", rounds=15),
         Step(happens=api_back, status="True", reason="Answered", words="took the pool's state"),
     ),
     (ConditionType.DEGRADED, "an image that cannot be pulled"): (
@@ -279,22 +279,27 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=WELL, status="False", reason="ScalingDisabled", words="scaling.mode and ratio.mode are Fixed"),
     ),
     (ConditionType.SCALING_LIMITED, "beyond either bound"): (
-        Step(happens=by_the_slo, status="False", reason="DesiredWithinRange", words="No bound keeps a role from the number that is wanted"),
+        Step(happens=by_the_slo, status="False", reason="DesiredWithinRange", words="No bound keeps a role from its recommended number"),
         Step(
-            happens=asked_for(6000.0), status="True", reason="TooManyReplicas", words="8 instances are wanted, and the role allows 2 to 3"
+            happens=asked_for(6000.0),
+            status="True",
+            reason="TooManyReplicas",
+            words="8 instances are recommended, and the role allows 2 to 3",
         ),
         Step(
             happens=asked_for(2400.0),
             status="False",
             reason="DesiredWithinRange",
-            words="No bound keeps a role from the number that is wanted",
+            words="No bound keeps a role from its recommended number",
         ),
-        Step(happens=asked_for(0.0), status="True", reason="TooFewReplicas", words="1 instances are wanted, and the role allows 2 to 3"),
+        Step(
+            happens=asked_for(0.0), status="True", reason="TooFewReplicas", words="1 instances are recommended, and the role allows 2 to 3"
+        ),
         Step(
             happens=asked_for(1600.0),
             status="False",
             reason="DesiredWithinRange",
-            words="No bound keeps a role from the number that is wanted",
+            words="No bound keeps a role from its recommended number",
         ),
     ),
     (ConditionType.MIGRATIONS_PAUSED, "paused and not"): (

@@ -173,7 +173,7 @@ KNOWN = "known: cache-affinity, "
         ("--kv-event-delay 1", "--kv-event-delay needs --kv-events"),
         ("--no-kv-event-replay", "--no-kv-event-replay needs --kv-events"),
         ("--kv-events --kv-event-loss 2", "'--kv-event-loss': '2' cannot be used; write a number from 0 to 1"),
-        ("--kv-events --eviction lfu", "--kv-events tells of caches that evict least recently used first; leave out --eviction lfu"),
+        ("--kv-events --eviction lfu", "--kv-events is for caches that evict least recently used first; leave out --eviction lfu"),
         ("--clients session", "--clients spreads requests over routers; say how many with --routers"),
         ("--asking-delay 0.001", "--asking-delay lets one of several routers decide; say how many with --routers"),
         ("--routers 2 --asking-delay 61", "'--asking-delay': '61' cannot be used; write a number from 0 to 60"),

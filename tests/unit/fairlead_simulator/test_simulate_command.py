@@ -174,7 +174,7 @@ def test_requests_beyond_an_instances_memory_are_told(tmp_path: Path) -> None:
     result = run("--trace", path, "--max-input", 0)
     assert result.exit_code == 2
     assert "request 1 needs 256001 tokens of KV memory (256000 in, 1 out); an instance of preset" in result.output
-    assert "has 209920; leave such requests out (--max-input goes by the prompt)" in result.output
+    assert "has 209920; leave such requests out (--max-input bounds the prompt)" in result.output
 
 
 def test_generated_agents_can_be_converted_and_run_in_a_closed_loop(tmp_path: Path) -> None:

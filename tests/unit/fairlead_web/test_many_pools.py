@@ -59,7 +59,7 @@ async def test_the_overview_of_sixty_pools_has_the_worst_first_and_counts_them_a
         assert "1 of 60 pools below their goal" in told(page)
         assert "60 / 240" in told(page), "instances of all"
         assert sidebar(page)[0] == last
-        assert "These 40 of 60 pools hurt most" in told(page)
+        assert "The worst 40 of 60 pools" in told(page)
         assert len(cards(page)) == 40
         assert len(re.findall(r"<[a-z]", page)) <= 2_500
         assert "the first" not in told(page).split("Pictures")[0]
@@ -70,7 +70,7 @@ async def test_a_fleet_too_large_for_the_overview_is_said_to_be_cut(monkeypatch:
         last = fleet(one, monkeypatch, 230)
         page = told((await one.http.get("/")).text)
         assert "instances now, the first 200 of 230 pools by name" in page
-        assert "These 40 of 200 pools hurt most" in page
+        assert "The worst 40 of 200 pools" in page
         assert "the first 200 of 230 pools by name" in told((await one.http.get("/slo")).text)
         simulator = (await one.http.get(f"/simulator?pool={last}")).text
         assert "Pool, of the first 200 of 230 pools by name" in told(simulator)
@@ -81,20 +81,20 @@ async def test_all_of_two_hundred_and_thirty_pools_are_paused_in_two_parts(monke
     async with visitor("operator") as one:
         last = fleet(one, monkeypatch, 230)
         page = (await one.http.get("/pause-migrations")).text
-        assert "230 of 230 pools migrate" in told(page)
+        assert "Migrations enabled in 230 of 230 pools" in told(page)
         assert "These are 200 of 230 pools" in told(page)
         assert len(re.findall(r"<[a-z]", page)) <= 2_500
-        for count, heading in ((200, "of 200 pools; 30 more migrate"), (30, "of 30 pools")):
+        for count, heading in ((200, "200 pools; 30 more allow migrations"), (30, "30 pools")):
             planned = await one.submit("/pause-migrations/plans", to="Paused", after=after_of(page))
             ids = planned.headers["location"].partition("plans=")[2]
             shown = told((await one.http.get(planned.headers["location"])).text)
-            assert (len(ids.split(",")), f"Pause the migrations {heading}" in shown) == (count, True)
+            assert (len(ids.split(",")), f"Pause migrations in {heading}" in shown) == (count, True)
             applied = await one.submit("/pause-migrations/apply", to="Paused", plans=ids)
             assert "200 of 200 pools paused" not in told((await one.http.get("/")).text)
             page = (await one.http.get(applied.headers["location"])).text
         assert "Plan the pause" not in page
         assert one.fake.world.pool(last).migrations == "Paused"
-        assert "All pools are paused" in told((await one.http.get("/pause-migrations")).text)
+        assert "Migrations paused in all pools" in told((await one.http.get("/pause-migrations")).text)
 
 
 async def test_the_next_part_is_offered_although_pools_of_the_first_could_not_be_paused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,9 +143,23 @@ def told(detail: str, remedy: str | None) -> str:
     return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
 
 
+_REASONS = {
+    "cold": "new session",
+    "session-cold": "new session",
+    "hot-migration": "hot instance",
+    "hotspot": "hot instance",
+    "prefix-equal": "same prefix: least loaded",
+    "prefix-affinity": "most of the prompt cached",
+    "prefix-outweighed": "cached elsewhere, but too busy",
+    "prefix-key": "prefix moved on the ring",
+    "slo-overloaded": "TTFT at risk",
+    "drawn": "drawn at random",
+}
+
+
 def words(text: str) -> str:
-    """A reason or trigger as words: `hot-migration` → `hot migration`, `NotEnoughInstances` stays."""
-    return text.replace("-", " ").replace("_", " ")
+    """A reason or trigger in words: `hot-migration` → `hot instance`, `no-room` → `no room`."""
+    return _REASONS.get(text) or text.replace("-", " ").replace("_", " ")
 
 
 def plain(value: Any) -> str:

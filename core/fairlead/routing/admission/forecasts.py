@@ -1,8 +1,8 @@
 """Mooncake's system-level forecast: the mean decode load of a pool at a later instant, from what decodes now and what
 will finish its prefill by then.
 
-Requests that finish prefilling by the instant are spread evenly over the decode instances, and of all decodes as many
-have left as the learnt lifetimes say. (The paper takes every decode to last the same time; where they do not, that
+Requests that finish prefilling by the instant are spread evenly over the decode instances, and as many decodes have
+ended as the measured lifetimes say. (The paper takes every decode to last the same time; where they do not, that
 forgets all that are older than the mean.) As a step's time is linear in context tokens and requests, the mean over
 instances needs only their totals.
 """
@@ -36,7 +36,7 @@ class DecodeForecast:
 
     @property
     def decode_seconds(self) -> float:
-        """How long a decode lasts in the mean; learnt."""
+        """Mean duration of a decode, in seconds; measured."""
         return self._lifetimes.mean_seconds
 
     def expect(self, request_id: str, at: float, tokens: int) -> None:

@@ -34,7 +34,7 @@ LEAST_TOLD_SECONDS = 0.05
 """Less is 0.0 s in a sentence."""
 
 DECODE_SECONDS = 20.0
-"""How long a decode is taken to last where no forecast has learnt it."""
+"""Assumed seconds of a decode while no forecast has measured it."""
 
 
 class Gate(Protocol):
@@ -46,7 +46,7 @@ class Gate(Protocol):
 
     @property
     def weighs_decode(self) -> bool:
-        """Whether decode times must be learnt for it."""
+        """Whether decode times must be measured for it."""
 
     def at_arrival(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
@@ -90,7 +90,7 @@ class DisabledGate:
 
 
 class LoadGate(DisabledGate):
-    """Mooncake's early rejection: by the loads of now."""
+    """Mooncake's early rejection, by present loads."""
 
     weighs_decode = True
 

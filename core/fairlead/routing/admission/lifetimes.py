@@ -37,11 +37,13 @@ class DecodeLifetimes:
 
     @property
     def mean_seconds(self) -> float:
-        """Of those remembered."""
+        """The mean of the remembered lifetimes."""
         return sum(self._ordered) / KEPT
 
     def observe(self, seconds: float, now: float = 0.0) -> None:
-        """A decode finished after so long. What is no time is ignored, and a longer one counts as `LONGEST_SECONDS`."""
+        """A decode finished after this many seconds. What is no time is ignored, and a longer one counts as
+        `LONGEST_SECONDS`.
+        """
         if not 0 <= seconds < inf:
             return
         seconds, self._observed_at = min(seconds, LONGEST_SECONDS), now

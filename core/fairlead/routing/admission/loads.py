@@ -24,7 +24,7 @@ class PoolLoads:
 
 
 def best_ttft_seconds(request: RoutingRequest, view: PoolView) -> float:
-    """The smallest predicted TTFT over all candidates; infinite when there is none."""
+    """The smallest predicted TTFT over all candidates; infinite without candidates."""
     if not view.candidates():
         return float("inf")
     return float(view.ttft_vector(request, view.hit_vector(request)).min())

@@ -1,4 +1,4 @@
-"""Session homes: why work cannot stay on an instance, and why a session's place on a ring is another."""
+"""Session homes: why work cannot stay on an instance, and why a session's place on a ring changed."""
 
 from collections.abc import Callable, Sequence
 
@@ -55,8 +55,8 @@ class RingAge:
     def reason(self, home: Binding, is_other_key: Callable[[], bool]) -> BindingReason:
         """Why a session's place is no longer `home`.
 
-        Of a binding older than this policy only a key that still leads there is evidence. One that is younger than the
-        ring, and that no key leads to, was made elsewhere: its place took no requests then, or a person chose it.
+        For a binding older than this policy, only a key that still leads there is evidence. A binding younger than the
+        ring that no key leads to was made for another reason: its place took no requests then, or a person chose it.
         """
         if home.bound_at < self._changed_at:
             return BindingReason.RING_CHANGE

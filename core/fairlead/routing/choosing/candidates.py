@@ -106,9 +106,8 @@ def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
 
 
 def least_pending(candidates: Sequence[InstanceLoad], excluded: Sequence[str] = (), count: int = FALLBACKS) -> tuple[str, ...]:
-    """Ids of up to `count` candidates with the least pending prefill tokens, without the excluded.
-
-    Ties go by running decodes, then id; in pools of more than `FEW` by order of id alone, which costs a third.
+    """Ids of up to `count` candidates with the least pending prefill tokens, without the excluded. Ties are broken by
+    running decodes, then id; in pools of more than `FEW` by id alone, which costs a third.
     """
     if len(candidates) <= FEW:
         rest = [load for load in candidates if load.entry.id not in excluded]

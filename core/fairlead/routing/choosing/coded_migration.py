@@ -1,12 +1,11 @@
-"""Batch migration as DualMap's published code has it; nearly every rule of it differs from the paper's.
+"""Batch migration as in DualMap's published code; nearly every rule differs from the paper's.
 
 An instance is overloaded when more than a threshold of uncached tokens is pending there, or its oldest queued request
-has waited for too long. Of such a one with two queued requests or more, the request that gains most goes to the other
-instance of its pair. If that one is overloaded, or would be with it, the request goes to a neighbour outside the pair.
-This ends when as many tokens have left as were above the threshold, or when none gains. Nobody asks whether a request
-meets the SLO where it goes, or would have met it where it was.
-
-TTFTs go by the code's order of queues: most cached tokens first, then arrival.
+has waited too long. If it has at least two queued requests, the one that gains most goes to the other instance of its
+pair. If that one is overloaded, or would be, the request goes to a neighbour outside the pair. This ends when as many
+tokens have left as were above the threshold, or when no request gains. It does not check whether a request meets the
+SLO at its target, or would have met it where it was. TTFTs follow the code's queue order: most cached tokens first,
+then arrival.
 """
 
 from bisect import bisect_left

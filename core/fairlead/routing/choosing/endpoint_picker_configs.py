@@ -1,5 +1,6 @@
-"""Reads an `EndpointPickerConfig` (`llm-d.ai/v1alpha1`) into a profile. Everything of it is obeyed, refused by name in
-one line, or told as a note: what Fairlead does in a way of its own.
+"""Reads an `EndpointPickerConfig` (`llm-d.ai/v1alpha1`) into a profile.
+
+Each part of it is obeyed, refused by name in one line, or reported as a note if Fairlead does it in its own way.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -124,9 +125,9 @@ class EndpointPickerPlan:
 
     profile: Profile
     keeps_homes: bool
-    """Whether a plugin goes by where a session was."""
+    """Whether a plugin uses a session's former home."""
     expected_seconds: float
-    """How long a prompt's blocks are expected before events tell of them; 0 = they are not."""
+    """How long a prompt's blocks are expected before events report them; 0 = they are not."""
     notes: tuple[str, ...]
     """A line for each thing that Fairlead does in a way of its own."""
 

@@ -1,8 +1,8 @@
-"""The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and what each becomes here.
+"""The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and their equivalents here.
 
 Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), which took over the endpoint picker of
-the Gateway API Inference Extension. What Fairlead does without being told (reading metrics, tokenizing, following KV
-events) may stand in a file and be referred to; what of it has parameters that would be passed over is told as a note.
+the Gateway API Inference Extension. Things that Fairlead always does (reading metrics, tokenizing, following KV events)
+may stand in a file and be referred to; if they have parameters that Fairlead ignores, a note says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,14 +32,14 @@ class NoParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproximateMatches:
-    """What of `approx-prefix-cache-producer` is obeyed."""
+    """The parameters of `approx-prefix-cache-producer` that are obeyed."""
 
     max_prefix_tokens_to_match: int = whole("Leading tokens of a prompt that are compared; 0 = all.", 131_072, minimum=0, maximum=10**9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreciseMatches:
-    """What of `precise-prefix-cache-producer` is obeyed."""
+    """The parameters of `precise-prefix-cache-producer` that are obeyed."""
 
     speculative_indexing: bool = truth("Whether a prompt's blocks count as held where it was sent before events say so.", False)
     speculative_ttl_seconds: float = duration(
@@ -54,18 +54,18 @@ class PreciseMatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlightLoad:
-    """What of `inflight-load-producer` is obeyed."""
+    """The parameters of `inflight-load-producer` that are obeyed."""
 
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginType:
-    """A type of plugin. `parameters` reads what it is told; `build` makes the part of a profile from it and from how
-    many leading tokens of a prompt are compared (0 = all).
+    """A type of plugin.
 
-    `otherwise` are parameters that llm-d has and this does not take → where the same is set, or why not. `unneeded` are
-    parameters that only say how llm-d would do what Fairlead does in its own way → that way.
+    `parameters` reads its parameters; `build` makes the part of a profile from them and from the number of leading
+    prompt tokens to compare (0 = all). `otherwise` maps parameters that llm-d has and this does not take to where the
+    same is set, or why not. `unneeded` maps parameters that only say how llm-d does something to Fairlead's own way.
     """
 
     part: Part

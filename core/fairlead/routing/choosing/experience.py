@@ -98,7 +98,9 @@ class Experience:
             self._heuristic_choices[reason] += 1
 
     def saw(self, row: Floats, predicted_seconds: float | None, formula_seconds: float, ttft_seconds: float) -> None:
-        """What came of a choice, and what the model in use, if any, and the router's own formula had said of it."""
+        """The observed result of a choice, and the predictions of the model in use, if any, and of the router's own
+        formula.
+        """
         self.samples += 1
         self._dropped += len(self._rows) == SAMPLES_KEPT
         self._rows.append(row)

@@ -68,24 +68,23 @@ class UtilizationFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixCacheAffinity:
-    """What `prefix-cache-affinity-filter` is told."""
+    """Parameters of `prefix-cache-affinity-filter`."""
 
     affinity_threshold: float = number("Matched share of the prompt from which an instance holds it.", 0.8, minimum=0.0, maximum=1.0)
     exploration_probability: float = number("Share of requests that this filter leaves alone.", 0.0, minimum=0.0, maximum=1.0)
     max_ttft_penalty_ms: float = number(
-        "All pass where the best holder would be so many ms later than the best of the others; 0 = never.", 18_000.0, minimum=0.0
+        "All pass if the best holder would be this many ms slower than the best of the others; 0 = never.", 18_000.0, minimum=0.0
     )
     ttft_source: str = text(
         "Where TTFTs come from: `prefillThroughput`, by the uncached tokens in flight.", "prefillThroughput", enum=("prefillThroughput",)
     )
-    peak_prefill_throughput: float = number("Prefill tokens per second that TTFTs are told by.", 15_928.0, minimum=1e-6)
+    peak_prefill_throughput: float = number("Prefill tokens per second for TTFT estimates.", 15_928.0, minimum=1e-6)
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
 
 
 class PrefixCacheAffinityFilter:
-    """`prefix-cache-affinity-filter`: who holds nearly all of the prompt, unless they are too busy to be worth it.
-
-    Of a prompt only the first `most_tokens` are compared; 0 = all.
+    """`prefix-cache-affinity-filter`: keeps instances that hold nearly all of the prompt, unless they are too busy to
+    be worth it. Only the first `most_tokens` of a prompt are compared; 0 = all.
     """
 
     def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:

@@ -1,8 +1,7 @@
-"""Features: what a learnt predictor looks at, one row per candidate.
+"""Features: the inputs of a trained predictor, one row per candidate.
 
-Nothing in a row names its instance, so instances that look alike are predicted alike. In the place of Lodestar's
-accelerator model stands the pace that was measured there: it tells instances of different speed apart without anyone
-declaring them.
+No value in a row names its instance, so instances with the same features get the same prediction. Instead of Lodestar's
+accelerator model there is the pace measured there: it separates instances of different speed without a declaration.
 """
 
 import numpy as np
@@ -34,11 +33,11 @@ OF_THE_REQUEST = FEATURES.index("prompt_tokens")
 
 
 def expected_ttfts(model: Model, features: Floats) -> FloatVector:
-    """The TTFT in seconds to expect for each row [n, 9]: [n].
+    """The expected TTFT in seconds for each row [n, 9]: [n].
 
-    Outside what the model was trained on stands its answer for the nearest that it knows, and the router's own formula
-    tells how much further it is from there. Instances that nobody chose while they were busier than that would never be
-    chosen, and so never be learnt, if they were left out.
+    Outside the training range, it is the model's answer for the nearest row inside it, plus the further distance by the
+    router's own formula. If instances outside the range were left out, they would never be chosen, and so never be in
+    the training data.
     """
     known = model.nearest(features)
     beyond = features[:, OF_THE_FORMULA] - known[:, OF_THE_FORMULA]

@@ -1,4 +1,4 @@
-"""Learnt TTFTs: the model that a policy predicts by, whether it may be obeyed, and what came of its predictions."""
+"""Trained TTFTs: the model that a policy predicts with, whether it may be used, and how its predictions turned out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Expectation:
         return self.ttfts if self.distrust is None else None
 
     def of(self, index: int) -> float | None:
-        """The TTFT expected on one candidate; None where there is none, or it is no number."""
+        """The expected TTFT on one candidate; None without a prediction, or if it is not a number."""
         return None if self.ttfts is None or not np.isfinite(self.ttfts[index]) else float(self.ttfts[index])
 
 
@@ -78,7 +78,7 @@ class LearntTtfts:
         return learn
 
     def take_samples(self) -> Samples:
-        """What came of requests since the last call, oldest first."""
+        """Observed results of requests since the last call, oldest first."""
         return self._experience.take()
 
     def adopt(self, model: Model) -> None:
@@ -92,7 +92,7 @@ class LearntTtfts:
         self._experience.comparison.another_model()
 
     def report(self) -> LearningReport:
-        """What was learnt, and how well it predicts."""
+        """The training state, and how well the model predicts."""
         return self._experience.report(self.model, self._samples_behind)
 
     @property

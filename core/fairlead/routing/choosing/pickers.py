@@ -30,7 +30,7 @@ def best(totals: FloatVector, count: int, dice: Dice) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxScorePicker:
-    """`max-score-picker`: the highest sums; ties go by chance."""
+    """`max-score-picker`: the highest sums; ties are broken at random."""
 
     rule: ClassVar[str] = BEST
 

@@ -19,7 +19,7 @@ CHANCE = 0.25
 """By so much the paces of equal instances may differ."""
 
 Parts = tuple[float, float, float, float]
-"""Of one instance: prefill, wait, rest and weighted prefill."""
+"""One instance's prefill, wait, rest and weighted prefill, in seconds."""
 
 
 class Costs(NamedTuple):
@@ -37,7 +37,7 @@ class Costs(NamedTuple):
 
 
 class CostsOfFew(NamedTuple):
-    """The same for a few instances."""
+    """`Costs` of a handful of instances, as lists."""
 
     each: list[Parts]
     total: list[float]
@@ -49,9 +49,11 @@ class CostsOfFew(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Circumstances:
-    """What a request's costs depend on besides its prefills. `slowness` as told by `slownesses`; `overtaken` are
-    seconds of what is ahead that would be sent after it; `worth` is that of a second of prefill; `rests_count` whether
-    a first token waits for rests too; `kv_seconds` is what a full KV cache counts for.
+    """The inputs of a request's costs besides its prefills.
+
+    `slowness` comes from `slownesses`; `overtaken` are seconds of queued work that would be sent after it; `worth` is
+    the worth of a second of prefill; `rests_count` says whether a first token waits for rests too; `kv_seconds` is the
+    cost of a full KV cache.
     """
 
     now: float
@@ -65,8 +67,8 @@ class Circumstances:
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:
-    """How many times as long as in the mean of the pool each instance takes; 1 where that may be chance, and None where
-    it may be for all.
+    """How many times slower than the pool's mean each instance is; 1 if that may be chance, None if it may be so for
+    all.
     """
     _, _, _, lasting_pace, *_ = vectors.measures
     if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
@@ -102,8 +104,8 @@ def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumst
 def waits(
     prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
 ) -> tuple[FloatVector, FloatVector]:
-    """Seconds until all that is ahead (by the pool's speed) is computed, with the rests between, and then until the
-    engine has rested for a prefill of so long. An instance of slowness 2 takes twice as long as the mean of the pool.
+    """Seconds until all queued work (at the pool's speed) is computed, with the rests between, and then until the
+    engine has rested for a prefill of this length. An instance of slowness 2 takes twice as long as the pool's mean.
     """
     resting = vectors.resting
     wait = ahead * resting
@@ -116,7 +118,9 @@ def waits(
 
 
 def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstances) -> CostsOfFew:
-    """The same for a few instances. Where nobody is slow, factors are 1, which changes no bit."""
+    """The costs of a handful of instances, computed in a loop instead of with numpy. Gives bit-identical results:
+    without slow instances every factor is exactly 1.
+    """
     slownesses = [1.0] * len(alone) if given.slowness is None else given.slowness.tolist()
     overtaken = [0.0] * len(alone) if given.overtaken is None else given.overtaken.tolist()
     now, worth, kv_seconds, rests_count = given.now, given.worth, given.kv_seconds, given.rests_count
@@ -163,7 +167,7 @@ def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most
 
 
 def in_time_first_of_few(costs: CostsOfFew, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
-    """The same for a few instances."""
+    """`in_time_first` for a handful of instances."""
     total = costs.total
     _, _, decode_tokens, _, _, _, sessions = vectors.counts
     order = [index for _, _, _, index in sorted(zip(total, decode_tokens, map(neg, sessions), range(len(total)), strict=True))]

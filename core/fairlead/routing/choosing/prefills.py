@@ -77,7 +77,7 @@ def prefills_of(
 def prefills_one_by_one(
     request: RoutingRequest, home: Binding | None, view: PoolView, loads: Sequence[InstanceLoad]
 ) -> Prefills[list[int], list[float]]:
-    """The same for a few instances, where nothing can be fetched."""
+    """Prefills for a handful of instances, computed in a loop, if nothing can be fetched."""
     held = view.hit_tokens_everywhere(request)
     hits = [held.get(load.entry.id, 0) for load in loads]
     most = max(hits)

@@ -102,7 +102,7 @@ class Profile:
         )
 
     def _filtered(self, seen: Considered, dice: Dice) -> tuple[Considered, str]:
-        """Who passed, and by which rule the best of them is the best."""
+        """The candidates that passed, and the rule by which the best of them is the best."""
         passing = seen
         for each in self.filters:
             kept = each.kept(passing, dice)

@@ -9,15 +9,14 @@ from fairlead.tables import EngineFacts
 
 
 def sending_seconds(tokens: int, active: int, engine: EngineFacts) -> float:
-    """Time to send so many tokens' KV blocks, without the latency; `active` transfers share the source's link already.
-
-    Only for engines that can fetch (`modelled.kv_transfer_bytes_per_second` > 0).
+    """Seconds to send the KV blocks of this many tokens, without the latency, when `active` transfers already share the
+    source's link. Only for engines that can fetch (`modelled.kv_transfer_bytes_per_second` > 0).
     """
     return tokens * engine.modelled.kv_bytes_per_token * (1 + active) / engine.modelled.kv_transfer_bytes_per_second
 
 
 def transfer_seconds(tokens: IntVector, active: int, engine: EngineFacts) -> FloatVector:
-    """Time to fetch so many tokens' KV blocks each, latency included."""
+    """Seconds to fetch the KV blocks of these numbers of tokens, latency included."""
     seconds: FloatVector = (
         np.multiply(tokens, sending_seconds(1, active, engine), dtype=np.float64) + engine.modelled.kv_transfer_latency_seconds
     )

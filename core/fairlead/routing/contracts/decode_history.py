@@ -1,4 +1,4 @@
-"""What an instance decoded and prefilled over time, so that a request's pace can be told from what ran beside it."""
+"""An instance's decodes and prefills over time, to relate a request's pace to the work that ran beside it."""
 
 from dataclasses import dataclass, field
 from math import exp
@@ -38,7 +38,7 @@ class DecodeHistory:
     _requests: int = 0
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
-        """The totals now; from now on so many context tokens of so many requests decode."""
+        """The present totals; from now on this many context tokens of this many requests decode."""
         before = self._mark
         seconds = max(0.0, now - before.at)
         if seconds:

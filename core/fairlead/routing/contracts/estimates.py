@@ -1,17 +1,16 @@
-"""What schedulers tell of the times they learn."""
+"""What schedulers report about measured times."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateReport:
-    """What was learnt of a time, and how well that predicts.
+    """A measured time, and how well it predicts.
 
-    `seconds_per_token` is the mean of what was observed last, None before any observation. Errors are mean absolute
-    errors as shares (0.1 = 10 %) of the mean of the last observations, each predicted before it was learnt from:
-    `error` by what is learnt of all the pool's instances (the fit where one is asked for, else the mean),
-    `declared_error` by the table's figure; None where there is none. `in_use` says whether predictions come from what
-    is learnt.
+    `seconds_per_token` is the mean of the last observations, None before any. Errors are mean absolute errors as shares
+    (0.1 = 10 %) of the mean of the last observations, each predicted beforehand: `error` by the pool's measured figure
+    (the fit if one is asked for, else the mean), `declared_error` by the table's figure; None if there is none.
+    `in_use` says whether predictions use the measured figure.
     """
 
     form: str
@@ -21,6 +20,6 @@ class EstimateReport:
     error: float | None
     declared_error: float | None
     predicted: float | None = None
-    """Seconds per token that predictions went by in the mean, for the last observations; None where there are none."""
+    """Mean seconds per token of the predictions for the last observations; None without any."""
     observed: float | None = None
     """What these then took: of answers, without the prefills that held them up."""

@@ -10,8 +10,8 @@ from fairlead.tables import InstanceEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersLoad:
-    """What other routers have under way on an instance, as they told seconds ago. `prefill_share` (0-1) is the part of
-    its time that their prefills took of late.
+    """Other routers' requests in flight on an instance, as they reported them seconds ago. `prefill_share` (0-1) is the
+    part of its time that their prefills took recently.
     """
 
     pending_prefill_tokens: int = 0
@@ -31,12 +31,12 @@ class InstanceLoad:
     pending_prefill_tokens: int = 0
     """Queued here + dispatched without a first token yet."""
     pending_prefill_microseconds: int = 0
-    """The same as predicted prefill time, each request's as estimated when counted."""
+    """The same as predicted prefill seconds, each request's as estimated when counted."""
     dispatched_prefill_tokens: int = 0
     in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Requests dispatched without a first token yet, in order: when each was sent, and its predicted prefill (us)."""
     late_prefill_microseconds: int = 0
-    """Of the predicted time, what belongs to queued requests that can no longer meet their TTFT target."""
+    """The part of the predicted time that belongs to queued requests that can no longer meet their TTFT target."""
     prefill_pace: float = 1.0
     """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
     recent_prefill_seconds: float = 1.0
@@ -111,7 +111,7 @@ class InstanceLoad:
         return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
 
     def owe_rest(self, seconds: float, now: float) -> None:
-        """A prefill is sent that asks for so long a rest; 0 when nothing decodes there, and then nothing is owed."""
+        """A prefill is sent that needs a rest of this length; 0 if nothing decodes there, and then no rest is owed."""
         self.rest_owed = max(0.0, seconds - self.rest_credit(now)) if seconds else 0.0
 
     @property
@@ -126,9 +126,7 @@ class InstanceLoad:
 
     @property
     def under_way(self) -> tuple[float, float]:
-        """Since when (Unix seconds) the oldest prefill in flight is computed, and how long that should take in all;
-        (inf, 0) when there is none.
-
+        """When (Unix seconds) the oldest prefill in flight began, and its predicted seconds; (inf, 0) if there is none.
         It began when it was sent or, if that was later, at the first token before it.
         """
         for sent_at, microseconds in self.in_flight.values():
@@ -137,15 +135,14 @@ class InstanceLoad:
         return inf, 0.0
 
     def done_seconds(self, now: float) -> float:
-        """Of the predicted time of the prefill under way, what is over."""
+        """The elapsed part of the predicted time of the prefill in flight."""
         since, seconds = self.under_way
         return min(max(now - since, 0.0), seconds)
 
     def free_kv_tokens(self, capacity_tokens: int) -> int:
-        """Of `capacity_tokens`, the KV tokens not referenced by running requests. Cached blocks that are not referenced
-        can be evicted, and count as free.
-
-        What is used is the larger of what the engine's metrics say and what this router knows to be running there.
+        """The KV tokens of `capacity_tokens` that running requests do not reference. Unreferenced cached blocks can be
+        evicted and count as free. The used part is the larger of the engine's metrics and of what this router knows to
+        be running there.
         """
         known = self.decode_tokens + self.dispatched_prefill_tokens
         measured = 0 if self.kv_usage is None else int(self.kv_usage * capacity_tokens)
@@ -174,11 +171,11 @@ class InstanceLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenWork:
-    """What this router has given to an engine.
+    """The work that this router has given to an engine.
 
-    `requests` are routed and unanswered, or in the middle of their answers; `others` went past the scheduler.
-    `longest_prefill_seconds` is the longest prefill under way as predicted, `prefilled_seconds` the longest that has
-    ended since it was asked last.
+    `requests` are routed and unanswered, or in the middle of their answers; `others` skipped the scheduler.
+    `longest_prefill_seconds` is the longest predicted prefill in flight, `prefilled_seconds` the longest that ended
+    since the last call.
     """
 
     requests: int

@@ -93,7 +93,7 @@ class QueueParameters:
 
     @property
     def expected_seconds(self) -> float:
-        """How long blocks are expected after the prefill of a prompt before KV events tell of them."""
+        """How long blocks are expected after the prefill of a prompt before KV events report them."""
         return self.speculative_seconds
 
     @property
@@ -111,8 +111,8 @@ class HomeParameters(QueueParameters):
     """What every policy accepts that moves sessions from homes that could take them."""
 
     least_gain_seconds: float = number(
-        "A session leaves a home that takes requests only if its first token is predicted to come sooner elsewhere by so much; ties and "
-        "smaller gains move nobody. Below 0 it may also lose so much.",
+        "A session leaves a home that takes requests only if its first token is predicted to come at least this much sooner elsewhere; "
+        "ties and smaller gains move no session. Below 0 it may also come this much later.",
         LEAST_GAIN_SECONDS,
         minimum=-3600.0,
         maximum=3600.0,

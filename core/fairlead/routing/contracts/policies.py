@@ -35,14 +35,14 @@ class PoolView(Protocol):
         """
 
     def decode_candidates(self) -> Sequence[InstanceLoad]:
-        """Accepting instances of role decode whose circuit is closed (of role both when there is
-        none), in stable order of id.
+        """Accepting instances of role decode whose circuit is closed (of role both if there is none of decode), in
+        stable order of id.
         """
 
     def load(self, instance: str) -> InstanceLoad | None: ...
 
     def has_drained(self, instance: str) -> bool:
-        """Whether it drained and is gone since; told of the homes of sessions."""
+        """Whether it drained and is gone since; asked about the homes of sessions."""
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
         """Leading prompt tokens the instance is believed to hold (< prompt_tokens: at least one
@@ -58,8 +58,8 @@ class PoolView(Protocol):
         """
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
-        """Time for what is pending there, less what is done of the prefill under way, and this request's uncached
-        tokens: by `prefill_speed`, or as fitted when the policy asks for it.
+        """Seconds for the pending tokens there, minus the elapsed part of the prefill in flight, and this request's
+        uncached tokens: by `prefill_speed`, or by the fit if the policy asks for it.
         """
 
     @property
@@ -72,8 +72,8 @@ class PoolView(Protocol):
         """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
-        """Predicted time of one decode step over so many tokens and requests (TPOT); 0 while nothing
-        is known of decode times.
+        """Predicted seconds of one decode step over this many tokens and requests (TPOT); 0 while decode times are
+        unknown.
         """
 
     def pool_load(self) -> float:
@@ -82,7 +82,7 @@ class PoolView(Protocol):
         """
 
     def step_seconds(self, load: InstanceLoad) -> float:
-        """The same of all that decodes on an instance, whoever sent it."""
+        """The same for all decodes on an instance, of any sender."""
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
         """Seconds by which each of `candidates()` is to count as later, so that routers which decide for themselves
@@ -100,15 +100,15 @@ class PoolView(Protocol):
         """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
-        """Of `PoolVectors.wait_seconds`, what would be sent after the request, as its class has a higher priority or
-        its tenant has had less; None where nothing is known to be.
+        """The part of `PoolVectors.wait_seconds` that would be sent after the request, as its class has a higher
+        priority or its tenant has had less; None if nothing would.
         """
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
-        """Predicted seconds of the prefill alone on an instance that held so many tokens of the prompt."""
+        """Predicted seconds of the prefill alone on an instance that held this many tokens of the prompt."""
 
     def binding(self, session: str) -> Binding | None: ...
 
@@ -192,9 +192,8 @@ class Rebalances(Protocol):
 
 @runtime_checkable
 class LearnsOnline(Protocol):
-    """A policy that predicts by a model, trained outside of it on what came of its requests.
-
-    Whoever owns the scheduler hands the samples to a learner and brings back its models, in its own time.
+    """A policy that predicts with a model, trained outside of it on its requests' results. The owner of the scheduler
+    hands the samples to a learner and brings back its models, in its own time.
     """
 
     @property
@@ -202,13 +201,13 @@ class LearnsOnline(Protocol):
         """How its models are to be trained."""
 
     def take_samples(self) -> Samples:
-        """What came of requests since the last call, oldest first."""
+        """Observed results of requests since the last call, oldest first."""
 
     def adopt(self, model: Model) -> None:
         """Predict by `model` from the next choice on. Raises ModelRefused, and keeps the old, when it does not fit."""
 
     def learning(self) -> LearningReport:
-        """What it has learnt, and how well it predicts."""
+        """Its training state, and how well it predicts."""
 
 
 @runtime_checkable

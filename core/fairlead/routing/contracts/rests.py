@@ -28,5 +28,5 @@ def among_others(share: float, others: float) -> float:
 
 
 def rest_seconds(prefill_seconds: float, share: float) -> float:
-    """How long before a prefill of so long."""
+    """Seconds of rest before a prefill of this length."""
     return prefill_seconds * resting(share)

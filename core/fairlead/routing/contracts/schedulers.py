@@ -53,7 +53,7 @@ class Dispatch:
     by_events: bool = False
     """Whether `hit_tokens` is what the instance's own events say, and not what its router remembers."""
     by_guess: bool = False
-    """Whether some of that is only expected: no event has told of it yet."""
+    """Whether some of that is only expected: no event has reported it yet."""
     kept: bool = False
     """Whether the decision will be kept because it was asked for, by the client or for its session."""
 
@@ -124,7 +124,7 @@ class Scheduler(Protocol):
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The policy in force, if it learns from what came of requests."""
+        """The policy in force, if it learns from finished requests."""
 
     @property
     def binds_beginnings(self) -> bool:
@@ -157,9 +157,9 @@ class Scheduler(Protocol):
         """
 
     def transferred(self, request_id: str, now: float) -> None:
-        """KV blocks the request was told to fetch (`Dispatch.transfer_from`) have arrived.
+        """KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived.
 
-        Optional: its first token says it too.
+        Optional: its first token implies it.
         """
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
@@ -169,9 +169,9 @@ class Scheduler(Protocol):
         """
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
-        """Finished well.
+        """Completed.
 
-        `cached_tokens` is the engine's own count of cached prompt tokens if it told (usage.prompt_tokens_details).
+        `cached_tokens` is the engine's own count of cached prompt tokens, if reported (usage.prompt_tokens_details).
         """
 
     def retry(
@@ -188,12 +188,12 @@ class Scheduler(Protocol):
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """The instance refused the request as its client made it (4xx), which others may not: another one to try it on.
-        None when there is none; then the request is where it was. If that one serves it and the refusal `counts`, the
-        instance has failed.
+        """The instance refused the request as invalid (4xx), which others may not do: returns another instance to try,
+        or None if there is none; then the request stays where it was. If that one serves it and the refusal `counts`,
+        the instance has failed.
 
-        An instance that was not `reached` was sent nothing, so that it is no attempt. From now on the request may also
-        go to the instances `beyond` those that it was for at first (`RoutingRequest.within`).
+        An instance that was not `reached` was sent nothing, so it is not an attempt. From now on the request may also
+        go to the instances `beyond` those it was restricted to (`RoutingRequest.within`).
         """
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
@@ -227,7 +227,7 @@ class Scheduler(Protocol):
         """
 
     def take_given(self, target: str) -> GivenWork:
-        """What is under way at its engine, and the longest prefill that has ended there since this was asked last."""
+        """The work in progress at its engine, and the longest prefill that has ended there since the last call."""
 
     def broken(self, now: float) -> Collection[str]:
         """Instances that are shut: their circuit is open, or their engine is stalled, at all of its ranks."""
@@ -255,13 +255,13 @@ class Scheduler(Protocol):
         """
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """Bindings told by the API (other routers' sessions, drains, lost races). A version not newer than the
-        known one is ignored, unless it comes with the ids of own changes that `lost` against it. Returns how many
-        moves of sessions were lost.
+        """Bindings from the API (other routers' sessions, drains, lost races). A version not newer than the known one
+        is ignored, unless it comes with the ids of own changes that `lost` against it. Returns how many moves of
+        sessions were lost.
         """
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
-        """What each instance is believed to hold of prompts' prefixes, to be kept for a router that begins anew."""
+        """The prompt prefixes that each instance is believed to hold, to be kept for the next start of a router."""
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
         """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns of how
@@ -287,18 +287,18 @@ class Scheduler(Protocol):
         """Keep all decisions of exactly these sessions of the pool, each until its time (Unix seconds)."""
 
     def know_routers(self, count: int) -> None:
-        """So many live routers, this one among them, send to the pool's instances; 1 until it is told. What a router
-        sees of its own requests only, it takes to be that part of the whole.
+        """The number of live routers, this one included, that send to the pool's instances; 1 until it is known.
+        Figures that a router sees only for its own requests are scaled to the whole by it.
         """
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """What other routers are to be told of this one's work, about once a second; None while it decides for all, or
-        another one for it. `why` says why it decides for itself.
+        """This router's work, to be sent to the others about once a second; None while it decides for all, or another
+        one for it. `why` says why it decides for itself.
         """
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """What the other routers that decide for themselves told: it takes the place of what they told before, and is
-        forgotten when it is old. A router that asks another is not interested.
+        """The work of the other routers that decide for themselves: replaces the share before, and is dropped when it
+        is old. A router that asks another ignores it.
         """
 
     def give_up(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:

@@ -7,7 +7,7 @@ decider of many.
     front ── Asked, and what became of each request ──► decider
     front ◄────────── Dispatch or Refusal ───────────── decider
 
-Words of one front arrive in the order in which they were told, or not at all. Times in them are Unix seconds of one
+Messages of one front arrive in the order in which they were sent, or not at all. Times in them are Unix seconds of one
 clock; who carries words between machines with different clocks translates them.
 """
 
@@ -35,7 +35,7 @@ class Asked:
 
 @value
 class UnderWay:
-    """A front begins to ask and has this request under way already: it was sent to `instance` at `dispatched_at`, or
+    """A front that begins to ask has this request in flight already: it was sent to `instance` at `dispatched_at`, or
     later `by_proxy`.
     """
 
@@ -66,7 +66,7 @@ class FirstToken:
 
 @value
 class Transferred:
-    """The KV blocks that the request was told to fetch have arrived."""
+    """The KV blocks that the request fetches have arrived."""
 
     request: str
 
@@ -103,7 +103,7 @@ class Abandoned:
 @value
 class SentElsewhere:
     """`failed` failed before the first byte, and the front sent the request to `instance` at once; or its proxy did,
-    and that instance had begun to answer when the front was told.
+    and that instance had begun to answer when the front learned of it.
     """
 
     request: str
@@ -161,7 +161,7 @@ class Decider(Protocol):
     """The way from a front to the router that decides for it."""
 
     def tell(self, word: Word, now: float) -> None:
-        """Send a word. Never waits and never fails: a front that loses its decider is told so by its owner."""
+        """Send a message. Never waits and never fails: the owner of a front informs it when it loses its decider."""
 
 
 class Front(Protocol):

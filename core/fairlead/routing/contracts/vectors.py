@@ -39,7 +39,7 @@ class PoolVectors:
     pending: IntVector
     """Uncached prompt tokens, queued or sent and without a first token."""
     pending_microseconds: IntVector
-    """The same as predicted time."""
+    """The same as predicted seconds."""
     decode_tokens: IntVector
     requests: IntVector
     queued: IntVector
@@ -47,20 +47,21 @@ class PoolVectors:
     sessions: IntVector
     """Sessions bound there."""
     wait_seconds: FloatVector
-    """Of the pending time, what a new request would wait for: all but the late. What is done of it is not taken off;
-    see `done_seconds`.
+    """The part of the pending time that a new request would wait for: all but the late requests. The elapsed part is
+    not subtracted; see `done_seconds`.
     """
     under_way_since: FloatVector
-    """When the oldest prefill in flight began (Unix seconds); infinite where there is none."""
+    """When the oldest prefill in flight began (Unix seconds); infinite if there is none."""
     under_way_seconds: FloatVector
     """How long that one should take in all."""
     decode_share: FloatVector
-    """Of each instance's time, what its decodes need to meet the TPOT target (0 to less than 1); 0 where not known."""
+    """The share of each instance's time that its decodes need to meet the TPOT target (0 to less than 1); 0 if unknown.
+    """
     resting: FloatVector
     """Seconds of rest that this asks for beside each second of prefill."""
     rested_since: FloatVector
-    """Since when what it rests counts (Unix seconds): from when the last prefill there was over, later by the rest that
-    is owed; minus infinity when none was seen.
+    """When its present rest began (Unix seconds): when the last prefill there was over, later by the rest that is owed;
+    minus infinity before any.
     """
     kv_usage: FloatVector
     """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this
@@ -82,7 +83,7 @@ class PoolVectors:
     def of(
         loads: Sequence[InstanceLoad], kv_capacity_tokens: int, share_of: Callable[[InstanceLoad], float] = lambda load: 0.0
     ) -> "PoolVectors":
-        """Vectors of these loads as they are now; each has a KV cache of so many tokens, and `share_of` says the
+        """Vectors of these loads as they are now; each has a KV cache of this many tokens, and `share_of` gives the
         share of its time that its decodes need.
         """
         empty = bytes(8 * len(loads))
@@ -122,13 +123,13 @@ class PoolVectors:
         return vectors
 
     def done_seconds(self, now: float) -> FloatVector:
-        """Of the predicted time of each prefill under way, what is over."""
+        """The elapsed part of the predicted time of each prefill in flight."""
         done: FloatVector = now - self.under_way_since
         np.maximum(done, 0.0, out=done)
         return np.minimum(done, self.under_way_seconds, out=done)
 
     def ahead_seconds(self, now: float) -> FloatVector:
-        """Of what a new request would wait for, what is left."""
+        """The remaining part of what a new request would wait for."""
         return self.wait_seconds - self.done_seconds(now)
 
     def decode_shares(self) -> float:
@@ -166,8 +167,8 @@ class PoolVectors:
             self._add(load.others, index)
 
     def _add(self, others: OthersLoad, index: int) -> None:
-        """Add what other routers have under way to what this one counts. Ties by decodes stay its own: with figures
-        that all routers hear at once, all would break them alike.
+        """Add other routers' work to this router's counts. Ties by decodes stay its own: with figures that all routers
+        receive at once, all would break them alike.
         """
         pending, pending_microseconds, _, requests, *_ = self.counts
         wait_seconds, _, _, _, _, _, decode_share, rests, _ = self.measures
@@ -184,15 +185,15 @@ def misses(prompt_tokens: int, hits: IntVector) -> IntVector:
 
 
 def lowest(costs: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
-    """Indexes of the `count` lowest costs, best first; ties go by the tie vectors in turn, then by index."""
+    """Indexes of the `count` lowest costs, best first; ties are broken by the tie vectors in turn, then by index."""
     order = np.lexsort((*reversed(ties), costs)) if ties else costs.argsort(kind="stable")
     first: list[int] = order[:count].tolist()
     return first
 
 
 def highest(scores: IntVector | FloatVector, count: int, *ties: IntVector | FloatVector) -> list[int]:
-    """Indexes of the `count` highest scores, best first; ties go by the *lowest* of the tie vectors in turn, then by
-    index.
+    """Indexes of the `count` highest scores, best first; ties are broken by the *lowest* of the tie vectors in turn,
+    then by index.
     """
     return lowest(-scores, count, *ties)
 

@@ -147,7 +147,7 @@ COMMON_RULES = (
     DecisionRule(code=NOBODY, because="no instance could take the request"),
     DecisionRule(
         code=GAIN_TOO_SMALL,
-        because="its session lives there, and the instance that the policy would have chosen promised a first token too little sooner",
+        because="its session is bound there, and the first token was predicted to be too little sooner on the instance that the policy would have chosen",
         given=(Comparison(term="gain_seconds", holds=Holds.AT_MOST, against="least_gain_seconds"),),
     ),
 )

@@ -45,7 +45,7 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
             found.append(f"{one.instance} has a term that is no number")
         unknown = [name for name in one.terms if term_of(decision, name) is None]
         if unknown:
-            found.append(f"{one.instance} has terms nobody declared: {', '.join(unknown)}")
+            found.append(f"{one.instance} has undeclared terms: {', '.join(unknown)}")
         if (
             parts
             and one.total is not None
@@ -107,6 +107,4 @@ def _reason(decision: WeighedDecision, reason: str) -> list[str]:
     if wrong.get(reason, False):
         return [f"the reason {reason} does not fit the terms"]
     total = term_of(decision, TOTAL)
-    return (
-        [] if total is not None or all(one.total is None for one in decision.candidates) else ["totals are recorded that nobody declared"]
-    )
+    return [] if total is not None or all(one.total is None for one in decision.candidates) else ["undeclared totals are recorded"]

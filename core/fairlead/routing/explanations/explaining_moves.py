@@ -24,7 +24,7 @@ TRIGGERS = {
     BindingReason.QUEUE_FULL: "the queue of its instance was full",
     BindingReason.OUTSIDE_SUBSET: "the gateway in front does not allow its instance for the request",
     BindingReason.IDLE_INSTANCE: "by estimates it would have been refused, and an idle instance took it",
-    BindingReason.RING_CHANGE: "instances came or went, and its place on the ring is another",
+    BindingReason.RING_CHANGE: "instances joined or left, and its place on the ring changed",
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",
     BindingReason.OFF_RING: "it was not on an instance that its prefix belongs to, and went to one",
     BindingReason.NO_ROOM: "where its session was to move there was no room for its context any more, so both stay where the session is",
@@ -54,11 +54,11 @@ _NUMBERS_BY_UNIT = {
     (BindingReason.PREFIX_OUTWEIGHED, Unit.TOKENS): "{0} were to be computed there, {1} where it went",
     (BindingReason.PREFIX_OUTWEIGHED, Unit.SECONDS): "the policy's cost of staying was {0}, of going {1}",
 }
-"""How the number that decided is told, by trigger; see `fairlead.reports.moves.MoveCause`."""
+"""The wording of the deciding number, by trigger; see `fairlead.reports.moves.MoveCause`."""
 
 
 class TimedMove(CausedMove, Protocol):
-    """What a sentence about a move is made from: its cause, its ends, and what came of it."""
+    """The facts for a sentence about a move: its cause, its ends, and its result."""
 
     @property
     def source(self) -> str: ...
@@ -77,7 +77,7 @@ class TimedMove(CausedMove, Protocol):
 
 
 def explain_move(move: TimedMove, what: str) -> str:
-    """What moved and why, what was predicted, and what came of it. `what` is the session or the request."""
+    """What moved and why, the prediction, and the result. `what` is the session or the request."""
     return f"{what} went from {move.source} to {move.target}: {cause(move)}. {promise(move)} {verdict(move)}"
 
 

@@ -18,10 +18,10 @@ FAILURES = {
     "busy": "was full",
     "timeout": "did not answer in time",
     "stalled": "made no progress",
-    "credential": "wanted a credential",
+    "credential": "demanded a credential",
     "deadline": "had not answered when the request's time was over",
     "declined": "refused the request (4xx)",
-    "answer": "sent an answer that is none",
+    "answer": "sent an invalid answer",
 }
 """A router's words for how an instance fails a request, as the end of a sentence; other words stand for themselves."""
 

@@ -9,10 +9,10 @@ FAR_OFF_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What was predicted and what came, both in seconds and without the time that the request was held.
+    """Predicted and actual TTFT in seconds, without the time that the request was held.
 
-    `elsewhere` says that another instance than the chosen one computed the prompt, so that the prediction was of
-    another road; then it is never called far off.
+    `elsewhere` says that another instance than the chosen one computed the prompt, so the prediction was for another
+    path; then it is never called wrong.
     """
 
     predicted_seconds: float

@@ -1,4 +1,4 @@
-"""By how much the chosen instance was ahead of the next best one, in the term that told them apart."""
+"""The chosen instance's lead over the next best one, in the term that decided between them."""
 
 from dataclasses import dataclass
 from enum import StrEnum

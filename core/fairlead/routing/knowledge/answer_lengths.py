@@ -1,7 +1,7 @@
 """How long the answers of each tenant are, from those that finished."""
 
 WEIGHT = 0.05
-"""What one answer counts for in the mean of its tenant; the first ones count for more."""
+"""Weight of one answer in its tenant's mean; the first ones weigh more."""
 MOST_TOKENS = 131_072
 MOST_TENANTS = 1024
 """Tenants that are remembered; beyond, the one whose last answer is longest ago is forgotten."""
@@ -16,7 +16,7 @@ class AnswerLengths:
         self._all = (0.0, 0)
 
     def observe(self, tenant: str, tokens: int) -> None:
-        """An answer had so many tokens; a longer one than any model makes counts as `MOST_TOKENS`."""
+        """Record an answer's length in tokens; impossible lengths count as `MOST_TOKENS`."""
         tokens = min(max(0, tokens), MOST_TOKENS)
         self._all = _moved(self._all, tokens)
         self._means[tenant] = _moved(self._means.pop(tenant, (0.0, 0)), tokens)

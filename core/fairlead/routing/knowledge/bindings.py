@@ -1,12 +1,12 @@
 """Session bindings as one router knows them: a session's KV home, its version, and when it was last used.
 
-The API's word is final. A change made here is optimistic: it takes effect at once and stays pending until the API has
-told its id, as the binding now in force, or another writer's newer binding, which replaces ours. Each change names the
-newest version the API has told and the pending change it follows, so that the API can see exactly what this router knew
+The API decides. A change made here is optimistic: it takes effect at once and stays pending until the API reports its
+id as the binding in force, or another writer's newer binding, which replaces ours. Each change names the newest version
+from the API and the pending change it follows, so that the API can see exactly what this router knew
 (`fairlead.binding_races`).
 
-The API keeps an instance and a rank; here a home is a target (`fairlead.targets`). What the API has told is kept beside
-it, since a home cannot be found before it is known which ranks its instance has, and must be found again afterwards.
+The API keeps an instance and a rank; here a home is a target (`fairlead.targets`). The API's rank is kept too, since a
+home cannot be found before it is known which ranks its instance has, and must be found again afterwards.
 """
 
 from collections import OrderedDict
@@ -28,18 +28,18 @@ MOST_PENDING = 32
 @dataclass(slots=True)
 class _Known:
     binding: Binding
-    """Its `instance` is the target, its `rank` the one that was told or chosen, known here or not."""
+    """Its `instance` is the target, its `rank` the one that was reported or chosen, known here or not."""
     used_at: float
     reported_at: float
-    """When the API last heard of the session from this router or told this router of it."""
+    """When the API last heard from this router about the session, or informed it."""
     confirmed_version: int = 0
-    """The newest version the API has told."""
+    """The newest version from the API."""
     pending: list[BindingChange] = field(default_factory=list)
     """The newest own changes the API has not answered yet, oldest first; each follows the one before it."""
     forgotten: int = 0
     """Own changes before those that the API may not have answered either."""
     ended: bool = False
-    """Whether the API has told that nobody holds the session, while changes were pending that may take it again."""
+    """Whether the API has reported that no instance holds the session, while pending changes may still take it."""
     asked: str | None = None
     """The change by which a person gave the session this home, until a request of it goes there from this router."""
 
@@ -141,7 +141,7 @@ class SessionBindings:
         )
 
     def bind(self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str) -> BindingChange:
-        """Make `instance` the session's home and return the change to report, under an id that is unique for ever."""
+        """Make `instance` the session's home and return the change to report, under an id that is unique forever."""
         known = self._known.get(session)
         previous = None if known is None else known.binding
         left = None if previous is None else previous.instance
@@ -214,12 +214,12 @@ class SessionBindings:
             known.forgotten += 1
 
     def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
-        """Take the API's word for a session; a version not newer than the newest told before is ignored, except that it
-        ended (keeps its version).
+        """Take the API's binding for a session; a version not newer than the newest known one is ignored, except that
+        it ended (keeps its version).
 
-        `lost` are ids of changes the API has refused. A pending one among them takes all that follow it down with it,
-        and then the word counts even where it is older than what was told before: the database was restored. Returns
-        how many moves were lost that way.
+        `lost` are ids of changes the API has refused. If a pending one is among them, it and all that follow it are
+        dropped, and then the API's binding counts even if it is older than the known one: the database was restored.
+        Returns how many moves were lost that way.
         """
         known = self._known.get(binding.session)
         if self._ranked and binding.instance is not None:
@@ -354,6 +354,6 @@ def _with_context(binding: Binding, context_tokens: int) -> Binding:
 
 
 def _rank(binding: Binding) -> int | None:
-    """The rank of a home: of the target, or what was told before the instance's ranks are known."""
+    """The rank of a home: the target's, or the reported one while the instance's ranks are unknown."""
     found = None if binding.instance is None else rank_of(binding.instance)
     return binding.rank if found is None else found

@@ -42,11 +42,11 @@ class Circuit:
         return self._open
 
     def admits(self, now: float) -> bool:
-        """Whether a request may be dispatched now: closed, or half open without a probe under way."""
+        """Whether a request may be dispatched now: closed, or half open without a probe in flight."""
         return self.broken_until <= now
 
     def is_probe(self, request_id: str) -> bool:
-        """Whether the request is the probe under way."""
+        """Whether the request is the probe in flight."""
         return self._open and self._probe == request_id
 
     def dispatched(self, request_id: str, now: float) -> None:
@@ -89,10 +89,8 @@ class Circuit:
             self.failures = 0
 
     def failed(self, now: float, beside: int = 0) -> None:
-        """The instance failed.
-
-        In a row enough, for it and for each of so many requests `beside` it that go on: open; while half open: open
-        again for twice as long; while open: nothing new.
+        """The instance failed. After enough failures in a row, with more needed for each request that still runs
+        `beside` it: open. While half open: open again for twice as long. While open: no change.
         """
         self.failures += 1
         if self._open:

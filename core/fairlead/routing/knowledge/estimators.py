@@ -27,7 +27,7 @@ and s all prompt tokens.
 """
 
 MEMORY_OBSERVATIONS = 200
-"""In means of what was observed, an observation weighs 1/e after so many further ones."""
+"""In means of observations, an observation weighs 1/e after this many further ones."""
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
@@ -71,9 +71,8 @@ class _Mean:
 
 
 class _Observed:
-    """The mean time of a token, and how far predictions of it were off, learnt and declared ones.
-
-    Errors are shares of all the time that passed, so that one answer whose tokens came in a burst does not decide.
+    """The mean time of a token, and the errors of predictions by measured and declared figures. Errors are shares of
+    the total time, so that one answer whose tokens came in a burst does not decide.
     """
 
     __slots__ = ("declared_error", "error", "observed_at", "samples", "seconds_per_token")
@@ -117,14 +116,14 @@ class _Observed:
 
 
 class _ObservedByInstance:
-    """What was observed of all instances together, by which times are predicted, and of each by itself."""
+    """Observations of all instances together, used to predict times, and of each one separately."""
 
     def __init__(self) -> None:
         self.all = _Observed()
         self._each: defaultdict[str, _Observed] = defaultdict(_Observed)
 
     def observe(self, instance: str, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """As of `_Observed`; `learnt` is predicted by what all have taught."""
+        """As in `_Observed`; `learnt` is predicted from all observations."""
         self.all.observe(tokens, seconds, learnt, declared, now)
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
@@ -146,10 +145,10 @@ class _ObservedByInstance:
 class PrefillTimes:
     """Prefill seconds of one instance alone with a prompt.
 
-    `speed` is what predictions and choices go by, in tokens per second: the measured one once prefills have shown it,
-    else the `recalled` one, else the declared one. Only an `observed_speed`, one of the first two, may refuse, move or
-    scale; it is None where there is neither. With another
-    `form` than `configured`, predictions come from a fit as soon as enough was observed.
+    `speed` is the one that predictions and choices use, in tokens per second: the measured one once prefills have shown
+    it, else the `recalled` one, else the declared one. Only an `observed_speed`, one of the first two, may refuse, move
+    or scale; it is None where there is neither. With another `form` than `configured`, predictions come from a fit as
+    soon as enough was observed.
     """
 
     def __init__(
@@ -379,8 +378,8 @@ class DecodeTimes:
             self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None, now)
 
     def observe(self, context_tokens: float, requests: float, seconds: float, now: float = 0.0) -> None:
-        """A request decoded at `seconds` per token, on average among so many tokens and requests: for the fit. As
-        `observe_answer`.
+        """A request decoded at `seconds` per token, on average among this many tokens and requests: for the fit.
+        Otherwise like `observe_answer`.
         """
         if self._is_modelled or not (seconds > 0 and isfinite(seconds)):
             return

@@ -11,13 +11,13 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_SHARE = 0.9
-"""Of the observations, those nearest to a first fit that the second goes by."""
+"""Share of the observations, those nearest to a first fit, that the second fit uses."""
 
 FITTED_OBSERVATIONS = 400
 """Observations that a fit rests on; further ones replace the oldest."""
 FITTED_AFTER = 0.25
 FITTED_FIRST = 8
-"""A fit is made again when so large a part of its observations is new; after so many while there are fewer than a
+"""A fit is made again when so large a part of its observations is new; after this many while there are fewer than a
 hundred.
 """
 

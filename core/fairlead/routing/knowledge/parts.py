@@ -1,8 +1,8 @@
-"""Which router prefers which instance, where several decide for themselves and hear of each other seconds late.
+"""Which router prefers which instance if several decide for themselves and learn of each other seconds late.
 
-What all hear is old, so that routers which go by it alone meet at the same instance; and one that hears nothing cannot
-know where others placed a prompt. Both are settled by hashing, which needs no word between them. Routers that hear of
-each other divide the instances; those that do not send a prompt that none of them has seen where all would.
+All reports are old, so routers that use only them meet at the same instance; and a router without reports cannot know
+where others placed a prompt. Hashing settles both without messages. Routers with reports divide the instances; those
+without send an unknown prompt to the instance that its hash names, which is the same for all.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""How full a pool is: the prefills that come, and the time that its decodes need.
+"""How full a pool is: arriving prefills, and the time that its decodes need.
 
-Load 1 means that an instance has, in the mean, no time left when every prefill that comes is computed and every answer
-gets its tokens within the TPOT target. For example, 0.4 s of prefill a second for each instance, and decode steps of
-35 ms under a target of 100 ms: 0.75.
+Load 1 means that an instance has, on average, no time left when every arriving prefill is computed and every answer
+gets its tokens within the TPOT target. For example, 0.4 s of prefill a second for each instance, and decode steps of 35
+ms under a target of 100 ms: 0.75.
 
-Of several routers each sees its own requests only. It takes the others to send as much as itself, as behind a balancer.
+A router sees only its own requests. It assumes that the others send as much as itself, as behind a load balancer.
 """
 
 from math import exp
@@ -13,9 +13,9 @@ from fairlead.routing.contracts.rests import MOST_SHARE
 
 FULL = 1.0
 WINDOW_SECONDS = 30.0
-"""What came so long ago counts a third of what comes now."""
+"""Seconds after which an arrival counts a third of a new one."""
 FIRST_SECONDS = 5.0
-"""Nothing is told from less than so many seconds' arrivals."""
+"""Fewer seconds of arrivals give no load."""
 MOST_PREFILL_SECONDS = 600.0
 
 
@@ -28,7 +28,7 @@ class OfferedPrefills:
         self._began_at = 0.0
 
     def add(self, seconds: float, now: float) -> None:
-        """A prefill of so many predicted seconds came; ten minutes at most are believed."""
+        """A prefill of this many predicted seconds arrived; at most ten minutes are believed."""
         seconds = min(seconds, MOST_PREFILL_SECONDS)
         if self._at is None:
             self._at = self._began_at = now
@@ -36,7 +36,7 @@ class OfferedPrefills:
         self._at = now
 
     def scale(self, times: float) -> None:
-        """What came is predicted to take so many times as long."""
+        """Arrivals so far are now predicted to take this many times as long."""
         self._sum *= times
 
     def per_second(self, now: float) -> float:
@@ -56,9 +56,7 @@ def affinity(load: float, most: float) -> float:
 
 
 def decode_share(step_seconds: float, tpot_seconds: float) -> float:
-    """Of an instance's time, what its decodes need so that each gets its tokens within the target (0-1).
-
-    0 where nothing is known of steps, and where the target cannot be met by decoding alone: then nothing is won by
-    leaving time for it.
+    """The share (0-1) of an instance's time that its decodes need so that each gets its tokens within the target. 0 if
+    decode steps are unknown, and if decoding alone cannot meet the target: then leaving time for it gains nothing.
     """
     return min(MOST_SHARE, step_seconds / tpot_seconds) if 0 < step_seconds < tpot_seconds else 0.0

@@ -1,8 +1,8 @@
 """The prefill speed of a pool's instances, measured from the prefills that routers see.
 
-The last prefills are kept. Of those whose speed is within a factor of two of the median, weighed by tokens, all tokens
-over all seconds are the measured one: so long prompts, which take longer for each token, count with their time, and one
-prefill that stood behind something else, or a cache that knew more than was believed, does not. Nothing needs to be
+The last prefills are kept. Of those whose speed is within a factor of two of the median, weighted by tokens, the
+measured speed is all tokens over all seconds: so long prompts, which take longer per token, count with their time,
+while a prefill that waited behind other work, or a larger hit than predicted, does not distort it. Nothing needs to be
 clamped to what the pool declares.
 
 A short prefill is mostly the wait for the engine's step and says little of its speed. The longer ones count; the short
@@ -36,13 +36,14 @@ AGAIN_SHARE = 0.2
 ODD = 2.0
 """A prefill so many times as fast as the median, or as slow, says nothing of the others."""
 FAST_SHARE = 0.25
-"""Among other routers, an engine's own speed is that which the fastest prefills of so many tokens have at least: others
-may have stood behind prefills that are not seen here. With less, a few whose prefix another router placed would decide.
+"""Among other routers, an engine's own speed is the one that this share of its fastest prefills reaches: slower ones
+may have waited for prefills that this router cannot see. With a smaller share, a few prefills whose prefix another
+router placed would decide.
 """
 LINE_PREFILLS = 20
-"""With fewer prefills, what is the same for each of them is not told from what each token takes."""
+"""With fewer prefills, the fixed time per prefill is not separated from the time per token."""
 NEAR_SHARE = 0.9
-"""Of the prefills, those nearest to a first line that the second goes by."""
+"""Share of the prefills, those nearest to a first line, that the second line uses."""
 LEAST_COMPUTING = 0.5
 """Engines are busy with a prefill for at least so large a part of the time that it takes."""
 MEMORY_SECONDS = 3600.0
@@ -79,7 +80,7 @@ class PrefillSpeeds:
         self._spread: Spread | None = None
 
     def observe(self, instance: str, tokens: int, seconds: float, now: float) -> bool:
-        """A prefill of so many uncached tokens took so long. Returns whether the speed was found again."""
+        """A prefill of this many uncached tokens took this long. Returns whether the speed was computed again."""
         latest = self._latest.get(instance)
         if latest is not None and seconds <= TOGETHER_SECONDS and now - latest.at <= TOGETHER_SECONDS:
             latest.tokens += tokens
@@ -200,7 +201,7 @@ def _figure(value: float, spread: Spread, samples: int, age: float) -> Figure:
 
 
 def _spread(prefills: list[_Prefill]) -> Spread | None:
-    """Of their speeds, each weighed by its tokens."""
+    """The median of their speeds, each weighted by its tokens."""
     return spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills)
 
 

@@ -1,8 +1,8 @@
-"""What instances are believed to hold, in a form that outlives the router: it is kept on disk, and a router that begins
-anew recalls it. Where engines tell what they hold by KV events, these count and not this.
+"""What instances are believed to hold, in a form that outlives the router: on disk, for the next process.
 
-The danger is an engine that began anew meanwhile at the same address: its cache is empty, and it is taken to hold what
-the one before it held until its prompts show that. So nothing is recalled that is older than the pool's session TTL.
+Where engines report their cache by KV events, those count instead. The danger is an engine that restarted meanwhile at
+the same address: its cache is empty, but it is believed to hold its predecessor's blocks until its prompts show
+otherwise. So nothing older than the pool's session TTL is recalled.
 """
 
 import sys

@@ -39,9 +39,8 @@ def block_hashes(text: bytes, block_bytes: int, root: int = 0) -> tuple[int, ...
 
 
 def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), root: int = 0) -> int:
-    """Hash of the first block of `text`, or of all of it when it is shorter: `RoutingRequest.first_bytes_hash`.
-
-    Of the text's `block_hashes`, where the caller has them, it is the first.
+    """Hash of the first block of `text`, or of all of it if it is shorter: `RoutingRequest.first_bytes_hash`. It equals
+    the first of the text's `block_hashes`, if the caller has them.
     """
     return blocks[0] if blocks else int(xxh3_64_intdigest(text[:block_bytes], root))
 
@@ -52,10 +51,10 @@ def shared_blocks(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 class PrefixIndex:
-    """Which instances hold which blocks, each bounded to its KV cache by LRU. Blocks are chained hashes.
+    """Which instances hold which blocks, each bounded to its KV cache by LRU.
 
-    Who holds a block is only kept from the first question about all instances on: policies that look at
-    one or two never ask it.
+    Blocks are chained hashes. The index by block is built at the first question about all instances: policies that look
+    at one or two never need it.
     """
 
     def __init__(self, capacity_blocks: int) -> None:
@@ -66,7 +65,7 @@ class PrefixIndex:
         self._slots: dict[str, int] = {}
         self._names: list[str | None] = []
         self._freshest: dict[str, Sequence[int]] = {}
-        """The run that each instance was last told to hold: most are told twice, when sent and when computed."""
+        """Each instance's last inserted run: most are inserted twice, when sent and when computed."""
         self.slots_version = 0
         """Grows when an instance takes or leaves a slot, that is, a bit of the masks of `match_masks`."""
 

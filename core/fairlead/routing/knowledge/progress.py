@@ -1,14 +1,14 @@
-"""Whether an engine that has work makes progress, by what its metrics show and what its answers bring.
+"""Whether an engine that has work makes progress, by its metrics and its answers.
 
 An engine's HTTP server often is a process of its own, which goes on answering when the one that computes hangs: its
-metrics then repeat the last figures. So an engine is judged by what moves with its steps: counts of tokens and steps,
-the used share of its KV cache, the number of requests it runs, tokens that come, batches of KV events.
+metrics then repeat the last figures. So an engine is judged by figures that change with its steps: counts of tokens and
+steps, the used share of its KV cache, the number of requests it runs, tokens that come, batches of KV events.
 
     still = from the later of {what moved last, the first request of this router that waits for it} to the newest page
     slow    when still >= allowed / 2
     stalled when still >= allowed, until something moves
 
-    allowed = max(10 s, 4 x its longest step, 4 x the longest prefill under way that it has not shown to split)
+allowed = max(10 s, 4 x its longest step, 4 x the longest running prefill that it has not shown to split)
 
 A step is the time between two movements while it runs requests, as they are seen here. The longest of the last half
 hour counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to
@@ -28,7 +28,7 @@ LEAST_SECONDS = 10.0
 TIMES_LONGEST = 4.0
 """An engine may take so many times as long as its longest step."""
 PLAUSIBLE_STEP_SECONDS = 15.0
-"""What takes longer counts as this long: an engine that hung once may not hang for ever longer unseen."""
+"""Longer steps count as this long, so that an engine that hung once cannot hang longer unnoticed."""
 UNMEASURED_SECONDS = 60.0
 """Allowed while steps are not known, and to an engine that says it runs nothing."""
 LIKE = 1.25
@@ -36,14 +36,16 @@ LIKE = 1.25
 MOST_PREFILL_SECONDS = 300.0
 """Most that a long prefill may extend what is allowed to."""
 LOOK_SECONDS = 2.0
-"""Of the time from the last look to the one that shows a movement, most that counts as a part of the step."""
+"""Longest part of the time between the last look without a movement and the one that shows it that counts as part of
+the step.
+"""
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
 """Steps are known once there were so many, in so much time."""
 WINDOW_SECONDS = 900.0
-"""Of this window and the one before, the longest counts."""
+"""The longest step of this window and the one before counts."""
 CANARY_SECONDS = 30.0
-"""Where a pool allows it, an engine in which nothing has moved for so long is asked for a token."""
+"""If a pool allows it, an engine without any change for this many seconds is asked for a token."""
 SLOW_SHARE = 0.5
 """Share of the allowed time after which an engine is slow."""
 TRIAL_SECONDS = 30.0
@@ -132,7 +134,7 @@ class StepTimes:
         return self._longest.value(now)
 
     def allowed(self, prefill_seconds: float, now: float) -> float:
-        """Seconds in which something should move, while a prefill is under way that is predicted to take so long."""
+        """Seconds within which a figure should change while a prefill predicted to take this long is running."""
         unseen = prefill_seconds if prefill_seconds > LIKE * self._split.value(now) else 0.0
         least = max(LEAST_SECONDS, TIMES_LONGEST * self.longest(now)) if self.known else UNMEASURED_SECONDS
         return max(least, min(TIMES_LONGEST * unseen, MOST_PREFILL_SECONDS))

@@ -59,10 +59,10 @@ class HashRing:
 
     @staticmethod
     def of_anchors(anchors: Iterable[tuple[str, int]], salt: int = FIRST_SALT) -> "HashRing":
-        """The ring of so many points of each instance, given as (instance, points), each instance once.
+        """The ring of the points of each instance, given as (instance, points), each instance once.
 
         Targets that are ranks of one instance share its points: whatever is known of an instance's ranks, a key belongs
-        to the same instance, and to another rank only if the one it had is gone or another one has come for it.
+        to the same instance, and changes its rank only if its rank is gone or a new one takes it.
         """
         ring = HashRing((), salt=salt)
         counts = {target: count for target, count in sorted(anchors) if count > 0}

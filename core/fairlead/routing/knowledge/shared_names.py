@@ -20,7 +20,7 @@ AT_ONCE = 4
 BEGINNINGS = 4
 """Ways in which requests of one session that overlap may begin: titles, summaries and checks beside a conversation."""
 CONVERSATIONS = 2
-"""Of these, how many may come again, as turns of a conversation do: an agent and one that it asked."""
+"""How many of these may recur, as the turns of a conversation do: an agent and one sub-agent."""
 MOST_BEGINNINGS = 16
 """Beginnings remembered of one name, the newest."""
 MOST_REMEMBERED = 20_000

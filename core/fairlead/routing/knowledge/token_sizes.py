@@ -8,8 +8,8 @@ counted by the figure for text, and by the declared one until that is known.
 
 An estimate is the weighted median of a kind's last prompts, so that a minority of odd ones does not move it. It stays
 within `LEAST` and `MOST`, and it forgets: what is older than `MEMORY_SECONDS` no longer counts, and without enough
-recent prompts the kind is unknown again. The pool's figure is used in steps, as everything counted in tokens begins
-anew with each.
+recent prompts the kind is unknown again. The pool's figure is used in steps, as everything counted in tokens restarts
+with each.
 """
 
 from collections import deque
@@ -68,8 +68,8 @@ class KindReport:
 class TokenSizeReport:
     """How plain text is counted: `bytes_per_token` is the figure in use, `learnt` the estimate from the last prompts.
 
-    `error` is the mean absolute error of the counts of the last prompts against the engine's own, `declared_error`
-    that of the declared figure over the same; shares (0.1 = 10 %), None before any prompt.
+    `error` is the mean absolute error of the counts of the last prompts against the engine's own, `declared_error` that
+    of the declared figure over the same; shares (0.1 = 10 %), None before any prompt.
     """
 
     bytes_per_token: float
@@ -102,7 +102,7 @@ class _Estimate:
         return bool(self._last)
 
     def observe(self, sample: tuple[float, float, float]) -> bool:
-        """Remember when it was observed, its ratio and its weight. Returns whether there is an estimate of now."""
+        """Remember when it was observed, its ratio and its weight. Returns whether there is a current estimate."""
         self._last.append(sample)
         self.samples += 1
         if self.samples % ESTIMATED_EVERY and len(self._last) > FIRST_PROMPTS:
@@ -116,7 +116,7 @@ class _Estimate:
         return self._last[-1][0]
 
     def figure(self, now: float) -> Figure:
-        """The estimate, measured; unknown while there is none."""
+        """The measured estimate; unknown without one."""
         if self.value is None:
             return UNKNOWN
         return Figure(
@@ -176,14 +176,12 @@ class TokenSizes:
         return ID_BYTES if kind == GIVEN_IDS else self.bytes_per_token
 
     def tokens(self, counted_bytes: int, kind: str = "") -> int:
-        """The tokens that a prompt of so many bytes counts for; at least 1."""
+        """The tokens that a prompt of this many bytes counts for; at least 1."""
         return max(1, ceil(counted_bytes / self.of(kind)))
 
     def observe(self, counted_bytes: int, prompt_tokens: int, now: float = 0.0, kind: str = "", *, text: bool = True) -> bool:
-        """An engine counted so many tokens in a prompt of this kind; `text`: it is plain text. Returns whether
-        `bytes_per_token` changed.
-
-        What cannot be a count of tokens is ignored.
+        """An engine counted this many tokens in a prompt of this kind; `text`: it is plain text. Returns whether
+        `bytes_per_token` changed. Impossible counts are ignored.
         """
         if kind == GIVEN_IDS or counted_bytes <= 0 or prompt_tokens <= 0:
             return False

@@ -1,4 +1,4 @@
-"""Where other routers placed prompts, as they told: a sketch of each prompt, not all of its blocks."""
+"""Where other routers placed prompts, by their reports: a sketch of each prompt, not all of its blocks."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,10 +8,8 @@ from fairlead.targets import instance_of
 
 
 class ToldPrompts:
-    """Which instances hold which prefixes of others' prompts, each bounded to its KV cache: the oldest go first.
-
-    A prefix is known at the depths that were told, so a hit is never taken for longer than it was, and for less than
-    half as long at worst.
+    """Which instances hold which prefixes of other routers' prompts, each bounded to its KV cache: the oldest go first.
+    A prefix is known at the reported depths, so a hit is never overestimated, and underestimated by less than half.
     """
 
     def __init__(self, capacity_blocks: int) -> None:
@@ -20,7 +18,7 @@ class ToldPrompts:
         """By instance: the last block of each prompt, the oldest first."""
         self._lengths: dict[str, int] = {}
         self._holders: dict[int, dict[str, int]] = {}
-        """Block → instance → of how many of its prompts it is a told block."""
+        """Block → instance → the number of its prompts that report the block."""
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -49,7 +47,7 @@ class ToldPrompts:
             self._evict(prompt.instance)
 
     def match(self, blocks: Sequence[int]) -> Mapping[str, int]:
-        """Leading blocks held, for every instance that was told to hold the first."""
+        """Leading blocks held, for every instance that was reported to hold the first."""
         holders = self._holders
         if not blocks or told_block(blocks[0]) not in holders:
             return {}

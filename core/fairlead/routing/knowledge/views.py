@@ -64,9 +64,13 @@ class LiveView:
         self.decode_times = decode_times
         self.offered = OfferedPrefills()
         self.routers = 1
-        """How many live routers send to these instances; each is taken to have as much under way as this one."""
+        """The number of live routers that send to these instances; each is assumed to have as many requests in flight
+        as this one.
+        """
         self.told_routers = 0
-        """Of the others, how many tell what they have under way: that is counted instead (`InstanceLoad.others`)."""
+        """The number of other routers that report their requests in flight: those are counted instead
+        (`InstanceLoad.others`).
+        """
         self.told = ToldPrompts(prefixes.capacity_blocks)
         """Where others placed prompts."""
         self._router = ""
@@ -103,14 +107,18 @@ class LiveView:
         self._candidates = None
 
     def divide(self, router: str, names: Sequence[str]) -> None:
-        """These routers, `router` among them, hear of each other and divide the instances; none: nobody is heard of."""
+        """These routers, `router` among them, report to each other and divide the instances; none: nobody is
+        heard of.
+        """
         if (router, tuple(names)) != (self._router, self._names):
             self._router, self._names = router, tuple(names)
             self._leanings = None
 
     @property
     def assumed_routers(self) -> int:
-        """How many routers are taken to have as much under way as this one, itself among them: all that do not tell."""
+        """The number of routers assumed to have as many requests in flight as this one, including it: all that do not
+        report theirs.
+        """
         return max(1, self.routers - self.told_routers)
 
     def candidates(self) -> Sequence[InstanceLoad]:
@@ -182,7 +190,7 @@ class LiveView:
         return self.decode_times.seconds(self.routers * context_tokens, self.routers * requests)
 
     def decode_share(self, load: InstanceLoad) -> float:
-        """Of the instance's time, what its decodes need to meet the TPOT target."""
+        """The share of the instance's time that its decodes need to meet the TPOT target."""
         if not load.decoding and (load.others is None or not load.others.decoding):
             return 0.0
         return decode_share(self.step_seconds(load), self.table.slo.tpot_seconds)
@@ -304,7 +312,7 @@ class LiveView:
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
-        """Of a part whose members are all shut, every one is a candidate too."""
+        """If all members of a part are shut, every one is a candidate too."""
         members = [load for load in accepting if _is_member(load, within)]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]

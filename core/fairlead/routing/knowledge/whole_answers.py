@@ -22,7 +22,7 @@ ENOUGH_ANSWERS = 16
 AGAIN_SHARE = 0.1
 """The figures are found again when so large a part of the answers is new."""
 NEAR_SHARE = 0.9
-"""Of the answers, those nearest to a first fit that the second goes by."""
+"""Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
 """An answer that came so many times as fast as nearly all, by any measure, was of a prompt that was cached unknown. In
 a fit weighed against answers' lengths it would outweigh the others.
@@ -59,9 +59,9 @@ class WholeAnswers:
     def observe(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> bool:
-        """An answer of so many tokens took so long, in which its instance computed so many prompt tokens and decoded
-        over so many context tokens of so many requests on average. What cannot be is ignored. Returns whether the
-        figures were found again.
+        """An answer of this many tokens took this long, while its instance computed this many prompt tokens and decoded
+        on average over this many context tokens and requests. Impossible values are ignored. Returns whether the
+        figures were computed again.
         """
         steps = output_tokens - 1
         row = (

@@ -1,8 +1,8 @@
-"""DualMap: two candidates per prefix by a dual ring, the cached one unless it endangers the SLO, and migration
-within the pair when both do.
+"""DualMap: two candidates per prefix from a dual ring, the one with the cache unless it endangers the SLO, and
+migration within the pair when both do.
 
-The number of candidates is a parameter, to measure what the paper's choice of two is worth; more than
-two go by the same rules.
+The number of candidates is a parameter, to measure the value of the paper's choice of two; more than two follow the
+same rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -314,7 +314,7 @@ class DualMap:
 
 
 def _limits(threshold: float) -> dict[str, float]:
-    """What is recorded of a threshold; nothing while there is none."""
+    """The recorded figures of a threshold; empty while there is none."""
     return {"overload_tokens": threshold} if threshold < inf else {}
 
 

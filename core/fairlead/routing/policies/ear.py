@@ -134,8 +134,8 @@ class Ear:
         )
 
     def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
-        """New sessions by instance. A new instance has none of the sessions of before, and would get every new one if
-        all that it has counted.
+        """New sessions by instance. A new instance has none of the earlier sessions, and would get every new one if all
+        were counted.
         """
         if candidates is not self._seen:
             if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:
@@ -248,7 +248,7 @@ def prefix_session(request: RoutingRequest) -> str:
     return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
 
 
-NEW_TIES = "to the instance with the fewest new sessions since instances came or went, then the fewest of all, then by id"
+NEW_TIES = "to the instance with the fewest new sessions since instances joined or left, then the fewest in total, then by id"
 
 ENTRY = PolicyEntry(
     name=Ear.name,
@@ -274,7 +274,7 @@ ENTRY = PolicyEntry(
             ),
             DecisionRule(
                 code="host-speed-unknown",
-                because=f"{HOST_STAYS}; nobody has seen yet how fast it is, so nothing tells whether it is hot",
+                because=f"{HOST_STAYS}; its speed is not measured yet, so whether it is hot is unknown",
             ),
             DecisionRule(
                 code="host-hot-cooldown",

@@ -61,12 +61,12 @@ class EndpointPickerParameters(HomeParameters):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of the file is not needed, a line each; places are below `config`."""
+        """Parts of the file that are not needed, a line each; places are below `config`."""
         return read_endpoint_picker_config(self.document, "config").notes
 
 
 class EndpointPicker:
-    """The policy `endpoint-picker`. It binds sessions if a plugin of its file goes by their homes."""
+    """The policy `endpoint-picker`. It binds sessions if a plugin of its file uses their homes."""
 
     name = "endpoint-picker"
 

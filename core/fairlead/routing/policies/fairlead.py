@@ -1,15 +1,14 @@
-"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that keep
-what can be in time in time.
+"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that serve in time the
+requests that still can be.
 
-The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out what is late, as it
-stands behind; both wait and rest are longer where much decodes, as its queue gives decodes their time between prefills
-(see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 / (1 -
-load): a second of work at load 0.5 delays those behind it by another second in all, at 0.75 by three. A full KV cache
-counts for a little waiting too, or a short prefix that everybody shares would draw all new sessions to whoever computed
-it first. Instances that would be late come last, while being in time elsewhere costs no more than a TTFT target.
-Prefills and waits are taken to be as long as those seen on the instance, against the others; what a prefill makes
-others wait, as long as the pool takes for it in the mean. With `learned_ttft` a model takes the place of `wait + rest +
-prefill` while it errs less.
+The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out late requests, as they
+are served last; wait and rest are both longer where much decodes, as its queue gives decodes time between prefills (see
+`queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 / (1 - load): a
+second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three. A full KV cache
+counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to the instance that
+computed it first. Instances that would be late come last, unless being in time elsewhere costs more than a TTFT target.
+Prefills and waits are scaled by the instance's observed pace relative to the others; the delay that a prefill causes
+others uses the pool's mean. With `learned_ttft` a model replaces `wait + rest + prefill` while it errs less.
 """
 
 from collections.abc import Sequence
@@ -55,7 +54,7 @@ from fairlead.schemas.shapes import number, text, truth
 class FairleadParameters(HomeParameters):
     """Parameters of `fairlead`."""
 
-    queue_discipline: str = text("As for every policy, but `deadline` unless told otherwise.", "deadline", enum=DISCIPLINES)
+    queue_discipline: str = text("As for every policy, but `deadline` by default.", "deadline", enum=DISCIPLINES)
     in_flight_seconds: float = number(
         "As for every policy, and only for requests that can still be in time: sent one by one, short prefills leave gaps between them.",
         0.07,
@@ -96,9 +95,8 @@ TIES = "to the instance with the most sessions, then by id"
 
 
 class Fairlead:
-    """The policy `fairlead`; with a `model` it goes by what that expects, while it errs less.
-
-    Bindings record where a session's KV cache is, and guide a router that has not seen the session itself.
+    """The policy `fairlead`; with a `model` it uses the model's predictions while they err less. Bindings record where
+    a session's KV cache is, and guide a router that has not seen the session.
     """
 
     name = "fairlead"
@@ -247,7 +245,7 @@ def _errors(model: LearntTtfts) -> dict[str, float]:
 
 
 class LearningFairlead(LearnsTtfts, Fairlead):
-    """`fairlead` that learns TTFTs and goes by them while they are the better."""
+    """`fairlead` with a trained TTFT model, used while it is better than the formula."""
 
     def __init__(self, parameters: FairleadParameters) -> None:
         model = LearntTtfts(LearnerSettings(feature_names=FEATURES), STALE_SAMPLES, BETTER)
@@ -256,7 +254,7 @@ class LearningFairlead(LearnsTtfts, Fairlead):
 
 
 LEARNED = "learned-"
-"""Begins the code of a rule that went by what was learnt."""
+"""Beginning of the code of a rule that used a trained model."""
 _LESS_WRONG = Comparison(term="learned_error_seconds", holds=Holds.AT_MOST, against="formula_error_seconds")
 _LOWEST = DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens"), ties=TIES)
 _IN_TIME = DecisionRule(
@@ -273,7 +271,7 @@ def _by_what_was_learnt(rule: DecisionRule) -> DecisionRule:
     return replace(
         rule,
         code=LEARNED + rule.code,
-        because=f"by the TTFTs that were learnt, which err less than the router's own formula, {rule.because}",
+        because=f"by the trained model's TTFTs, which err less than the router's own formula, {rule.because}",
         given=(*rule.given, _LESS_WRONG),
     )
 
@@ -292,15 +290,15 @@ ENTRY = PolicyEntry(
             Term(name="weighted_prefill_seconds", words="prefill, and what it makes others wait", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
             Term(name="apart_seconds", words="left to other routers", unit=Unit.SECONDS),
-            Term(name="learned_seconds", words="learnt besides", unit=Unit.SECONDS),
-            Term(name="learned_ttft_seconds", words="learnt TTFT, not obeyed", unit=Unit.SECONDS),
+            Term(name="learned_seconds", words="from the model", unit=Unit.SECONDS),
+            Term(name="learned_ttft_seconds", words="model TTFT, not used", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),
             DECODE_TOKENS,
         ),
         limits=(
             Limit(name="affinity", words="worth of a second of prefill at this load", unit=Unit.SCORE),
             Limit(name="in_time_seconds", words="predicted TTFT that counts as in time", unit=Unit.SECONDS),
-            Limit(name="learned_error_seconds", words="error of what was learnt", unit=Unit.SECONDS),
+            Limit(name="learned_error_seconds", words="the model's error", unit=Unit.SECONDS),
             Limit(name="formula_error_seconds", words="error of the router's own formula", unit=Unit.SECONDS),
         ),
         rules=(_LOWEST, _IN_TIME, *(_by_what_was_learnt(rule) for rule in (_LOWEST, _IN_TIME))),

@@ -40,7 +40,7 @@ class HeimdallParameters(QueueParameters):
 
 
 class Heimdall:
-    """The policy `heimdall`. Ties go by chance, as the picker shuffles before it sorts."""
+    """The policy `heimdall`. Ties are broken at random, as the picker shuffles before it sorts."""
 
     name = "heimdall"
 

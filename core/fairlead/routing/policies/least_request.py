@@ -14,7 +14,7 @@ from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, PolicyTerms
 
 
 class LeastRequest:
-    """The policy `least-request`. Ties go by chance."""
+    """The policy `least-request`. Ties are broken at random."""
 
     name = "least-request"
 

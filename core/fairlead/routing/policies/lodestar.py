@@ -1,10 +1,10 @@
-"""Lodestar: where a learnt model expects the shortest TTFT, for the request and those after it; by a heuristic where
-the model cannot know.
+"""Lodestar: chooses the instance where a trained model expects the shortest TTFT, for the request and those after it;
+uses a heuristic where the model cannot know.
 
-The model is a small network over what each instance and the request look like (`instance_features`), trained outside
-on what came of this router's own requests (`fairlead.predictors`). After Lodestar (arXiv 2606.00946), Algorithms 3
-and 4, with their tie-break mended: theirs compares with a bound above the best and never acts. And theirs goes for the
-TTFT of each request alone, which close to saturation gives up so much of the cache that all wait longer.
+The model is a small network over what each instance and the request look like (`instance_features`), trained outside on
+the results of this router's own requests (`fairlead.predictors`). After Lodestar (arXiv 2606.00946), Algorithms 3 and
+4, with their tie-break mended: theirs compares with a bound above the best and never acts. And theirs goes for the TTFT
+of each request alone, which close to saturation gives up so much of the cache that all wait longer.
 """
 
 from dataclasses import dataclass, replace
@@ -74,7 +74,7 @@ class LodestarParameters(PrefixCacheLoadParameters):
         maximum=10.0,
     )
     near_errors: float = number(
-        "So are those within so many of the model's own mean errors: it cannot tell them apart.", 1.0, minimum=0.0, maximum=10.0
+        "So are those within this many of the model's own mean errors: it cannot distinguish them.", 1.0, minimum=0.0, maximum=10.0
     )
     most_affinity: float = number(
         "Seconds of TTFT that a second of prefill is worth at most. At load x it is 1 / (1 - x): itself, and what it makes others wait; at "
@@ -83,7 +83,7 @@ class LodestarParameters(PrefixCacheLoadParameters):
         minimum=1.0,
         maximum=100.0,
     )
-    exploration: float = number("Share of choices made by chance, so that all instances are learnt.", 0.0, minimum=0.0, maximum=1.0)
+    exploration: float = number("Share of random choices, so that the model learns every instance.", 0.0, minimum=0.0, maximum=1.0)
     filter_instances: int = whole(
         "Instances that prompts with one beginning are kept on while memory is short, as published with 2; 0 = no such filter.",
         0,
@@ -108,13 +108,13 @@ class LodestarParameters(PrefixCacheLoadParameters):
         Selection.CORRECTED.value,
         enum=tuple(one.value for one in Selection),
     )
-    longest_ttft_seconds: float = number("Samples with a longer TTFT are not learnt from.", 15.0, minimum=0.1, maximum=3600.0)
+    longest_ttft_seconds: float = number("Samples with a longer TTFT are left out of training.", 15.0, minimum=0.1, maximum=3600.0)
     hidden_units: int = whole("Units in each of the network's three layers.", 128, minimum=4, maximum=1024)
     from_scratch: bool = truth("Train each model from random weights instead of those of the one before.", False)
 
 
 class Lodestar(LearnsTtfts):
-    """The policy `lodestar`. What is still equal after `near_best` goes by id."""
+    """The policy `lodestar`. Ties that remain after `near_best` are broken by id."""
 
     name = "lodestar"
 
@@ -291,16 +291,16 @@ WHY = {
 }
 ELIGIBLE = Comparison(term="eligible", holds=Holds.ABOVE, against="outside")
 MOST_CACHED = ("hit_tokens", "pending_tokens")
-EXPECTED = "the TTFT that the model expected there, and what its prefill makes others wait, were the least together"
+EXPECTED = "the TTFT that the model expected there, plus the wait that its prefill causes others, was the lowest"
 NEAR = (
-    "the TTFT that the model expected there, and what its prefill makes others wait, were nearly the least together, and it held the most "
-    "of the prompt of those that came so close"
+    "the TTFT that the model expected there, plus the wait that its prefill causes others, was close to the lowest, and it held the most "
+    "of the prompt among the instances that close"
 )
 FILTERED = "memory is short, so prompts that begin alike are kept together: of the prefix group's instances "
 
 ENTRY = PolicyEntry(
     name=Lodestar.name,
-    intent="Where a model learnt online expects the shortest TTFT, for the request and those after it; a heuristic where it cannot know.",
+    intent="Where a model trained online expects the shortest TTFT, for the request and those after it; a heuristic where it cannot know.",
     build=Lodestar,
     parameters=LodestarParameters,
     terms=PolicyTerms(
@@ -309,7 +309,7 @@ ENTRY = PolicyEntry(
         terms=(
             Term(name="others_seconds", words="others wait for its prefill", unit=Unit.SECONDS),
             Term(name=OTHER_TOTAL, words="requests", unit=Unit.REQUESTS),
-            Term(name="learned_ttft_seconds", words="learnt TTFT, not obeyed", unit=Unit.SECONDS),
+            Term(name="learned_ttft_seconds", words="model TTFT, not used", unit=Unit.SECONDS),
             Term(name="eligible", words="might be chosen", unit=Unit.SCORE, better=Better.HIGHER),
         ),
         limits=(
@@ -323,7 +323,7 @@ ENTRY = PolicyEntry(
             DecisionRule(code="learned-near-best", because=NEAR, order=MOST_CACHED, among=ELIGIBLE),
             DecisionRule(code="group", because=FILTERED + EXPECTED, order=(TOTAL,), among=ELIGIBLE),
             DecisionRule(code="group-near-best", because=FILTERED + NEAR, order=MOST_CACHED, among=ELIGIBLE),
-            DecisionRule(code="explored", because="it was drawn by chance, so that all instances are learnt", ties="by chance"),
+            DecisionRule(code="explored", because="it was drawn at random, so that the model learns every instance", ties="by chance"),
             *rules_for({reason.value: words for reason, words in WHY.items()}, HEURISTIC.terms),
         ),
     ),

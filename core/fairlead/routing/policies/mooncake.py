@@ -38,7 +38,7 @@ THETAS = {
 class MooncakeParameters(QueueParameters):
     """Parameters of `mooncake`."""
 
-    preset: str = text("Where theta comes from when it is not given; cache-aware never fetches.", "mooncake-theta2", enum=tuple(THETAS))
+    preset: str = text("The source of theta if it is not given; cache-aware never fetches.", "mooncake-theta2", enum=tuple(THETAS))
     theta: float | None = number(
         "The best match may be fetched by instances whose own is shorter by this factor or more; default by preset.",
         None,
@@ -69,7 +69,7 @@ class FetchOptions:
 
 
 class Mooncake:
-    """The policy `mooncake`. Ties go by id, as in the algorithm."""
+    """The policy `mooncake`. Ties are broken by id, as in the algorithm."""
 
     name = "mooncake"
 

@@ -63,7 +63,7 @@ class Node:
 
 
 class Preble:
-    """The policy `preble`. Ties go by id."""
+    """The policy `preble`. Ties are broken by id."""
 
     name = "preble"
 
@@ -77,7 +77,7 @@ class Preble:
         self._held: dict[str, int] = {}
         self._since_rebalance = 0
         self._moves_left = 0
-        """Of the last look at the balance: as many moves as there are nodes end it, also where none balances."""
+        """The last rebalancing: it ends after as many moves as there are nodes, even without balance."""
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         self._forget(now)
@@ -143,8 +143,8 @@ class Preble:
         }
 
     def _eviction_seconds(self, instance: str, tokens: int, capacity: int) -> float:
-        """Prefill time of the nodes an LRU cache would give up for so many tokens, each by its
-        share of recent requests.
+        """Prefill time of the nodes that an LRU cache would evict for this many tokens, each weighted by its share of
+        recent requests.
         """
         excess = self._held.get(instance, 0) + tokens - capacity
         if excess <= 0 or not self._window:
@@ -294,7 +294,9 @@ ENTRY = PolicyEntry(
                 order=("hit_tokens", TOTAL),
             ),
             DecisionRule(code="prefix-given", because="rebalancing gave it the prompt's prefix"),
-            DecisionRule(code="prefix-explored", because="nobody held half of the prompt, and its cost was the lowest", order=(TOTAL,)),
+            DecisionRule(
+                code="prefix-explored", because="no instance held half of the prompt, and its cost was the lowest", order=(TOTAL,)
+            ),
         ),
     ),
 )

@@ -38,7 +38,7 @@ class PrefixCacheLoadParameters(QueueParameters):
 
 
 class PrefixCacheLoad:
-    """The policy `prefix-cache-load`. Ties for the fewest requests go by chance."""
+    """The policy `prefix-cache-load`. Ties for the fewest requests are broken at random."""
 
     name = "prefix-cache-load"
 
@@ -113,7 +113,9 @@ ENTRY = PolicyEntry(
                 among=Comparison(term=TOTAL, holds=Holds.AT_MOST, against="crowding_bound"),
             ),
             DecisionRule(
-                code="fewest-requests", because="nobody uncrowded held any of the prompt, and it had the fewest requests", order=(TOTAL,)
+                code="fewest-requests",
+                because="no uncrowded instance held any of the prompt, and it had the fewest requests",
+                order=(TOTAL,),
             ),
         ),
     ),

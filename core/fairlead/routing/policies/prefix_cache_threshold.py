@@ -65,7 +65,7 @@ ENTRY = PolicyEntry(
             ),
             DecisionRule(
                 code="fewest-requests",
-                because="nobody held enough of the prompt, and it had the fewest requests",
+                because="no instance held enough of the prompt, and it had the fewest requests",
                 order=(TOTAL,),
                 given=(Comparison(term="hit_tokens", holds=Holds.AT_MOST, against="match_tokens"),),
                 ties="by chance",

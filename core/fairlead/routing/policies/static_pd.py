@@ -22,7 +22,9 @@ from fairlead.tables import InstanceEntry
 class StaticPdParameters(QueueParameters):
     """Parameters of `static-pd`."""
 
-    reserve_tokens: int = whole("KV tokens a decode instance must have free beside the prompt, for the answer.", 512, maximum=1_000_000)
+    reserve_tokens: int = whole(
+        "KV tokens that a decode instance must have free for the answer, in addition to the prompt.", 512, maximum=1_000_000
+    )
 
 
 class StaticPd:
@@ -55,8 +57,8 @@ class StaticPd:
 
 
 def least_kv(request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry, reserve_tokens: int) -> str | None:
-    """The decode instance holding the fewest context tokens among those with room for prompt and reserve, or
-    among all when none has; only such as can take KV blocks of `prefilled_on`.
+    """The decode instance holding the fewest context tokens among those with room for prompt and reserve, or among all
+    if none has room; only instances that can take KV blocks from `prefilled_on`.
     """
     capacity = view.table.engine.kv_cache_tokens
     ranks: list[tuple[bool, int, int, str]] = []

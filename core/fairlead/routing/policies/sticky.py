@@ -68,7 +68,7 @@ class Sticky:
         return MoveCause(trigger=reason_to_leave(home.instance, view, now))
 
     def table_changed(self, table: RoutingTable) -> None:
-        """Rebuild the ring that first assignments go by."""
+        """Rebuild the ring for first assignments."""
         self._ring = HashRing.of(table.instances)
 
     def _nearest(self, session: str, candidates: Sequence[InstanceLoad]) -> tuple[str, ...]:

@@ -104,8 +104,8 @@ class TrackedRequest:
     """A proxy sent it on to its instance, nobody knows when: `dispatched_at` is when it was sent to the one before."""
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
-    """What its instance had decoded and prefilled when it began to decode there, or when answers under way were learned
-    from last; only while that is learned from.
+    """What its instance had decoded and prefilled when it began to decode there, or when running answers were last
+    measured; only while it is used for measuring.
     """
     tokens_before: int = 1
     """Output tokens that had come by then."""
@@ -138,7 +138,7 @@ class TrackedRequest:
         return self.instance if self.decode is None else self.decode
 
     def took_its_prefill(self, now: float) -> bool:
-        """Whether it was under way for long enough to have been computed as predicted, and not found in a cache."""
+        """Whether it ran long enough to have been computed as predicted, and not found in a cache."""
         return self.dispatched_at is not None and now - self.dispatched_at >= self.prefill_microseconds / 2e6
 
     @property
@@ -230,7 +230,7 @@ class Accounting:
             self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
 
     def predict_again(self, tracked: TrackedRequest, now: float) -> None:
-        """A prefill under way is predicted to take as long as the speed that is known now says."""
+        """A prefill in progress is predicted again with the present speed."""
         assert tracked.stage is Stage.PREFILLING
         microseconds = tracked.prefill_microseconds
         self._estimate(tracked, tracked.hit_tokens)

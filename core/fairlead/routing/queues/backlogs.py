@@ -16,7 +16,7 @@ FIRST_ROWS = 8
 FIRST_ENTRIES = 4
 
 ROUNDING = 1e-3
-"""Of a microsecond, or a request: sums of shares that come as near to a whole one are that."""
+"""A part of a microsecond, or of a request: sums of shares that come as near to a whole one are that."""
 
 _ABLE_END, _ABLE_WORK, _ABLE_RATE, _END, _WORK, _RATE, _REQUEST_RATE = range(7)
 """The matrices: where a tenant will stand with all its work, that work, and what it counts for by the microsecond, of
@@ -99,7 +99,7 @@ class Backlogs:
         self._free.append(row)
 
     def add(self, row: int, tenant: Tenant) -> None:
-        """A tenant begins to wait; what of it is still to be told by `change`."""
+        """A tenant begins to wait; what `change` must still report of it."""
         row_tenants = self._tenants[row]
         tenant.entry = len(row_tenants)
         row_tenants.append(tenant)
@@ -121,7 +121,7 @@ class Backlogs:
         self._figures[:, row, len(row_tenants)] = 0.0
 
     def able_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """Of the rows from `first` on, what can be in time and lies beyond each one's point."""
+        """For the rows from `first` on: the work that can be in time and lies beyond each one's point."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[: _ABLE_RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)

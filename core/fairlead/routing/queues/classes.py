@@ -19,7 +19,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY, Queue
 
 Build = Callable[[int, Callable[[], bool], Callable[[TrackedRequest], None]], Queue]
-"""Makes an empty queue for a rank, given whether something waits with lower priority, and what is to be told of late
+"""Makes an empty queue for a rank, given whether something waits with lower priority, and the callback for late
 requests.
 """
 

@@ -6,7 +6,7 @@
     ┌───────────────────┐   even if sent at once    ┌────────┐
     │ able: planned     │ ────────────────────────► │  late  │
     │   or left out,    │        find_late          └────────┘
-    │   anew each look  │                                │  the shortest, while late ones may go and nothing
+    │   at each look    │                                │  the shortest, while late ones may go and nothing
     └───────────────────┘                                │  planned waits, or from the time kept for late ones
               │  of the planned, the shortest            │
               ▼  that makes no other late                ▼
@@ -28,7 +28,7 @@ Where tenants share the pool fairly (`turns`), those that are behind are planned
 deadline each may have what brings all equally far, and what is planned of that stays planned when the rest is planned
 around it. Their rests give way to deadlines also in a full pool: it is others that filled it. So a tenant that sends
 much gets the time that others leave, and all of that. A late request goes, at any load, once all that can be in time
-have had as much as its tenant would have had with it and its credit; so nobody waits for ever.
+have had as much as its tenant would have had with it and its credit; so no request waits forever.
 
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by
 the pace seen on the instance.
@@ -70,8 +70,9 @@ class DeadlineRules:
     """What a queue asks of its pool.
 
     Late requests get any time that is free while they `late_may_go`, and always the `late_share` (0-1) of it;
-    `found_late` is told of each found late. `decode_share` is the part of an instance's time that its decodes need, and
-    while the pool `has_time` for both, rests give way to deadlines. `speed` is that of prefills, in tokens per second.
+    `found_late` is called for each found late. `decode_share` is the part of an instance's time that its decodes need,
+    and while the pool `has_time` for both, rests give way to deadlines. `speed` is that of prefills, in tokens per
+    second.
     """
 
     late_share: float
@@ -160,7 +161,7 @@ class DeadlineQueue:
         return found
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request to send next; None when there is none that should go now."""
+        """Remove and return the request to send next; None if none should go now."""
         self.find_late(now)
         if now < self._nothing_until:
             return None
@@ -208,7 +209,7 @@ class DeadlineQueue:
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """What of other tenants waits beyond the request's turn. Of one tenant each may go before any other."""
+        """Waiting work of other tenants beyond the request's turn. Of one tenant each may go before any other."""
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _shortest_late(self) -> TrackedRequest | None:
@@ -239,7 +240,7 @@ class DeadlineQueue:
         return self._taken(chosen.tracked, now)
 
     def _rested_at(self, seconds: float, now: float) -> float:
-        """When a prefill of so long leaves those that decode now within their target."""
+        """When a prefill of this length leaves the running decodes within their target."""
         rest = self._rest_seconds(seconds)
         if not rest:
             return -inf
@@ -251,7 +252,7 @@ class DeadlineQueue:
         return now + missing + (self._ahead_seconds(now) if self._load.prefilling else 0.0)
 
     def _rest_seconds(self, seconds: float) -> float:
-        """The rest that a prefill of so long asks for; during the step in progress others decode."""
+        """The rest that a prefill of this length needs; during the step in progress others decode."""
         return rest_seconds(seconds - STEP_SECONDS, self._rules.decode_share(self._load))
 
     def _plan(self, now: float) -> tuple[list[Planned], list[Planned]]:
@@ -306,7 +307,7 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""What a prefill of the usual length counts for in the pace of now, and in that of the instance."""
+"""The weight of a prefill of the usual length in the present pace, and in that of the instance."""
 FASTEST, SLOWEST = 0.001, 1000.0
 """The least and the largest pace."""
 MOST_TIMES = 4.0

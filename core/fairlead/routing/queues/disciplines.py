@@ -19,7 +19,7 @@ _SLACK = 64
 """Left entries that the heaps may hold beside as many as there are requests."""
 
 Standing = tuple[int, float, int]
-"""How a request stands to those of other queues, the least first: whether it goes by rank, its rank, when it came."""
+"""How a request stands to those of other queues, the least first: whether its rank counts, its rank, when it came."""
 
 
 class InstanceQueue:
@@ -102,11 +102,11 @@ class InstanceQueue:
         return ()
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`."""
+        """The same as `take`: nothing here has a deadline."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """As `take`."""
+        """The same as `take`: nothing here is held back."""
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:

@@ -1,13 +1,13 @@
-"""Late requests of a pool: those that wait in some queue of the `deadline` discipline and can no longer be in time.
-What its queues know together.
+"""Late requests of a pool: those that wait in a queue of the `deadline` discipline and can no longer be in time. All
+queues of the pool share this.
 
-Sending a late request keeps an instance busy for seconds, most often with a long prompt. On a pool with time to spare
-that harms nobody, and holding it back would be a refusal in disguise; beyond saturation every one of them costs others
+Sending a late request keeps an instance busy for seconds, most often with a long prompt. In a pool with spare time that
+harms no other request, and holding it back would be a hidden refusal; beyond saturation each late request costs others
 their deadline. So late requests go while the pool is calm, by its load, or while little else waits.
 
-Of several routers that decide for themselves each takes load and waits of the whole from its own, and all of them find
-the same instance free at once, so a pool that is calm by these figures may have no time to spare. What they see of
-first tokens is certain: while many are late, late requests do not go.
+If several routers decide for themselves, each infers the pool's load and waits from its own, and all of them find the
+same instance free at once, so a pool that is calm by these figures may have no time to spare. First tokens are certain:
+while many are late, late requests do not go.
 """
 
 from fairlead.routing.contracts.parameters import QueueParameters

@@ -23,8 +23,8 @@ class Planned:
 
 
 def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ()) -> set[int]:
-    """Places of those that are not to be in time, so that all others are if the first of them begins `at`. Requests in
-    order of deadline; those at the places `kept` can be in time by themselves, and stay.
+    """Places of requests that must be late so that all others are in time if the first of them begins `at`. Requests
+    are in order of deadline; those at the places `kept` can be in time alone, and stay.
     """
     longest: list[tuple[float, int]] = []
     out: set[int] = set()
@@ -42,7 +42,7 @@ def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ())
 
 
 def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Planned]:
-    """Of each tenant's requests the shortest that its budget of work is enough for, in order of deadline."""
+    """For each tenant the shortest requests that fit its budget of work, in order of deadline."""
     left = dict(budgets)
     chosen: set[int] = set()
     for one in sorted(requests, key=lambda one: (one.seconds, one.place)):

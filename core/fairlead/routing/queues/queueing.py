@@ -24,7 +24,7 @@ class Queue(Protocol):
         """Sort out what can no longer meet the TTFT target, if the discipline tells that apart; returns it."""
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request to send next; None when there is none that should go now."""
+        """Remove and return the request to send next; None if none should go now."""
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """As `take`, without those found late."""
@@ -36,7 +36,7 @@ class Queue(Protocol):
         """The requests in about the order they would be sent if none came."""
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Of what `overtaken_by` tells, what waits with lower priority."""
+        """The part of `overtaken_by` that waits with lower priority."""
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
         """What waits here and would be sent after the request if it came now, whatever the discipline says."""

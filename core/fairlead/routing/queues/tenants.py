@@ -88,7 +88,9 @@ class TenantQueues:
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """What of other tenants waits beyond the request's turn. Of one tenant each may go before any other."""
+        """Waiting work of other tenants beyond the request's turn. Within one tenant each request may go before any
+        other.
+        """
         return self._turns.overtaken_by(request.tenant)
 
     def _take_out(self, tracked: TrackedRequest) -> None:

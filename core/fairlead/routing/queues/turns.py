@@ -1,12 +1,13 @@
-"""Turns: how much of an instance each tenant has had, and so whose turn it is.
+"""Turns: how much of an instance's time each tenant has had, and so whose turn it is.
 
 Fair queueing by served work, as start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, §3) and, for engines, the
 virtual token counter (Sheng et al., OSDI 2024, §3.2) do it. Work is the predicted time of prefills and the time that
 answers are expected to take of an engine's steps, in microseconds: cached tokens cost next to nothing. A tenant's
-*served* work grows by what is sent of it. The *virtual time* of an instance is the served work of the tenant that has
-had the least of those that wait. Who waits for nothing saves up to a `credit`: when it waits again, it stands where it
-stood, or that much before the virtual time, if that is more. So a tenant that sends little is behind those that send
-much also when its requests come one by one, and one that was away for hours is not behind for long.
+*served* work grows with each of its requests that is sent. The *virtual time* of an instance is the served work of the
+tenant that has had the least of those that wait. A tenant without waiting requests saves up to a `credit`: when it
+waits again, it stands where it stood, or that much before the virtual time, if that is more. So a tenant that sends
+little is behind those that send much also when its requests come one by one, and one that was away for hours is not
+behind for long.
 
 The danger is memory of tenants that left: those that are ahead of the virtual time are remembered, up to `MOST_AWAY`.
 """
@@ -107,7 +108,7 @@ class RankTurns:
         return found[self._rows(instances)]
 
     def all_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """The same of all that waits, late or not."""
+        """The work of all waiting requests, late or not, beyond the tenant's turn, by instance."""
         _, everything = self._points(tenant)
         return self._backlogs.all_beyond(np.array(everything))[self._rows(instances)]
 
@@ -208,11 +209,11 @@ class Turns:
         self.leaves(tracked, late=late)
 
     def least_served(self) -> list[str]:
-        """Of the waiting tenants, those that have had the least."""
+        """The waiting tenants that have had the least."""
         return _least(self.waiting.items())
 
     def least_served_of_late(self) -> list[str]:
-        """The same of those that have late requests."""
+        """The tenants with late requests that have had the least."""
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:

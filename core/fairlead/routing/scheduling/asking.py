@@ -1,7 +1,7 @@
-"""Asking: another router decides where the requests of this one go (see `contracts.sharing`).
+"""Asking: another router decides where this router's requests go (see `contracts.sharing`).
 
-This router keeps its own account of what it sent, so that it can decide by itself, as if nobody had ever been asked, as
-soon as nobody can be.
+This router keeps its own account of the requests it sent, so that it can decide alone as soon as no other router
+answers.
 """
 
 from fairlead.instances import Role

@@ -185,8 +185,8 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """Its client went away. Who hangs up once one instance has failed, and before the next one can, must not make
-        each failure the instance's.
+        """Its client went away. A client that hangs up after one instance failed, before another could fail too, must
+        not make every such failure the instance's.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)

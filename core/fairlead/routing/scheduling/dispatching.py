@@ -73,8 +73,8 @@ class Dispatching:
         return sent
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
-        """What is late by the hit it had when it came may not be by that of now: others with its prefix, most often the
-        session's request before, went ahead of it.
+        """Estimate late requests again. One that is late by the hit it had on arrival may not be late by its present
+        hit: others with its prefix, most often the session's previous request, went ahead of it.
         """
         state = self._state
         for tracked in late:

@@ -1,7 +1,7 @@
 """Expecting: the blocks of a prompt count as held where it was sent, before the engine's events say so (llm-d calls it
 speculative indexing).
 
-They do from dispatch until an event tells of them, at most some seconds beyond the prefill; not any more when the
+They do from dispatch until an event reports them, at most some seconds beyond the prefill; not any more when the
 request was given up or lost before its prompt was computed.
 """
 
@@ -50,7 +50,7 @@ class Expecting:
             tracked.expected = None
 
     def expire(self, now: float) -> None:
-        """What no event told of in time is not expected any more."""
+        """Stop expecting blocks that no event reported in time."""
         while self._computed and self._computed[0][0] <= now:
             _, source, keys, name = self._computed.popleft()
             self._caches.index.no_longer_expect(source, keys, name)

@@ -8,7 +8,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 
 Size = Callable[[RoutingRequest], int]
-"""What of a limit a request takes."""
+"""How much of a limit a request takes."""
 
 
 def in_requests(_: RoutingRequest) -> int:
@@ -22,8 +22,8 @@ def in_bytes(request: RoutingRequest) -> int:
 
 
 class GivingWay:
-    """Who of `held`, the oldest first, may leave for `request`: the newest of the tenant that has the most, as long as
-    that is more than the tenant of the request would have.
+    """The request of `held`, the oldest first, that may leave to make room for `request`: the newest one of the tenant
+    that holds the most, as long as that is more than the tenant of `request` would hold.
     """
 
     def __init__(self, held: Iterable[TrackedRequest], request: RoutingRequest) -> None:

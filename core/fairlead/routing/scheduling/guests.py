@@ -36,7 +36,7 @@ class Guests:
         self._fronts.append(front)
 
     def leave(self, front: Front, now: float) -> None:
-        """A router asks no more: its requests are its own again, and what becomes of them is told by it."""
+        """A router stops asking: its requests are its own again, and it reports how they end."""
         state = self._state
         if front not in self._fronts:
             return
@@ -84,7 +84,7 @@ class Guests:
         tracked.generated_tokens = word.generated_tokens
 
     def follow(self, word: SentElsewhere, now: float) -> None:
-        """A front tried another instance by itself."""
+        """A front has retried on another instance without asking."""
         known = _known(self._state, (word.instance, word.decode))
         if known and word.refused:
             self._retrying.second_opinion(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)
@@ -97,7 +97,7 @@ class Guests:
             self.end(word.request)
 
     def _forget(self, tracked: TrackedRequest, now: float) -> None:
-        """What comes of it, its own router tells: here no failure of it speaks against an instance any more."""
+        """The front reports how the request ends; here none of its failures counts against an instance any more."""
         self._circuits.forget(tracked)
         self._outcomes.let_go(tracked, now)
 

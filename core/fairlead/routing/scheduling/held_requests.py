@@ -21,7 +21,7 @@ class HeldRequests:
         self._requests: dict[str, TrackedRequest] = {}
         self._by_class: Counter[str] = Counter()
         self._by_tenant: Counter[tuple[str, str]] = Counter()
-        """Of each priority class and tenant, how many."""
+        """Number of requests by priority class and tenant."""
         self._bytes_by_tenant: Counter[tuple[str, str]] = Counter()
         self._body_bytes = 0
         self._prompt_tokens = 0

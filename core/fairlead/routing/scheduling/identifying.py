@@ -36,8 +36,8 @@ def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None
 
 
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
-    """What may name its session, in turn. A prompt's first blocks, by which some policies bind what has no name, count
-    as a name where it is known how the conversation begins beyond them.
+    """Possible names of its session, in order. A prompt's first blocks, by which some policies bind unnamed requests,
+    count as a name if the conversation's beginning after them is known.
     """
     binds = state.policy.binds_beginnings
     given = () if request.session is None else (request.session, *request.further_names)

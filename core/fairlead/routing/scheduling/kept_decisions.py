@@ -48,7 +48,7 @@ class End(NamedTuple):
 
 
 class KeptDecisions:
-    """Decisions of one pool in one router. `limit` bounds those that wait to be taken. Not `wanted`, none is kept."""
+    """Decisions of one pool in one router. `limit` bounds those waiting to be taken. If not `wanted`, none is kept."""
 
     def __init__(self, pool: PoolKey, sample_rate: float, limit: int, *, wanted: bool = True) -> None:
         self._pool = pool

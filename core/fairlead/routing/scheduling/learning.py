@@ -11,14 +11,15 @@ from fairlead.routing.scheduling.state import SchedulerState
 FORGET_SECONDS = 10.0
 """How often it is looked for what is too old."""
 PACE_SECONDS = 600.0
-"""An instance without a prefill for so long is taken to be as fast as the table says again: what held it up is over,
-and one that is never chosen would never show that."""
+"""Seconds without a prefill after which an instance is taken to have the table's speed again: what held it up may be
+over, and an instance that is never chosen could not show that.
+"""
 
 MUCH = 1.25
 """By what factor the predicted speed has to change for what waits to be predicted again."""
 
 TELLING_TOKENS = 16
-"""The shortest answer, or part of one under way, whose pace is learned from."""
+"""The shortest answer, or part of a running one, in tokens, whose pace is measured."""
 
 
 def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
@@ -29,14 +30,15 @@ def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
 
 
 def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """How long prefills take: from when this one was sent, or the one before it on its instance was done, until now.
+    """How long prefills take, measured from the dispatch of this one, or the end of the one before it on its instance,
+    until now.
 
-    Every prefill tells the pace of its instance; the pool's times are not learnt from prefills with fetched prefixes.
-    First tokens nobody sees say nothing, nor do those of an instance that a proxy chose, as it does not tell when. Of
-    several routers none sees when the others' prefills came in between, which lengthens what it measures and never
-    shortens it. So the lasting pace, which tells slow instances from fast ones, goes by the shorter prefills then; else
-    an instance that others send much to would be taken for a slow one. Each prefill counts by its length; else the
-    instance that holds what most prompts begin with, whose prefills are short, would be taken for a fast one.
+    Every prefill measures the pace of its instance; prefills with fetched prefixes are left out of the pool's times.
+    Unseen first tokens say nothing, nor do those of an instance that a proxy chose, as the time of its choice is
+    unknown. With several routers, none sees the others' prefills in between, which lengthen the measurement and never
+    shorten it. So the lasting pace, which separates slow instances from fast ones, then uses the shorter prefills; else
+    an instance with much work from other routers would look slow. Each prefill counts by its length; else the instance
+    with the most common prefix, whose prefills are short, would look fast.
     """
     if tracked.dispatched_at is None or tracked.by_proxy or not (tracked.request.streamed or tracked.decode):
         return
@@ -66,11 +68,11 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
 def learn_whole_answer(
     state: SchedulerState, tracked: TrackedRequest, served_on: InstanceLoad, now: float, output_tokens: int, cached_tokens: int | None
 ) -> None:
-    """How long an answer took whose first token nobody saw, for the prefill speed and decode steps (`WholeAnswers`).
+    """How long an answer without a visible first token took, for the prefill speed and decode steps (`WholeAnswers`).
 
-    What other routers made the instance compute meanwhile is what they usually do, each as much as this one where they
-    do not tell: a guess of each answer by itself would be so far off that the fit saw no effect in it. Of its own
-    prompt, the engine's count of cached tokens replaces the estimate.
+    For the work of other routers on the instance meanwhile, the usual amount is taken, or as much as this router's if
+    they do not report it: a guess per answer would be so wrong that the fit would see no effect in it. For the
+    request's own prompt, the engine's count of cached tokens replaces the estimate.
     """
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
@@ -96,15 +98,13 @@ def learn_whole_answer(
 
 
 def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold: bool) -> None:
-    """The speed that prefills are predicted by is another than it was `before`.
+    """The predicted prefill speed has changed from `before`, so predictions that still count are made again, one by one
+    if the change is large.
 
-    What was predicted and is still counted is predicted again, one by one where the change is large. What an instance
-    takes in all, its pace times the prediction, stays what it was where paces were learned against a measured speed.
-    Against a declared or a recalled one they had not come to hold, and begin again, as does the fit of decode steps,
-    from which prefills are left out as predicted.
-
-    Of several routers each measures a speed that other prefills make seem now slower, now faster than it is, which says
-    nothing of how an instance compares to others, so the lasting pace stays.
+    An instance's total, its pace times the prediction, stays the same if paces were measured against a measured speed.
+    Paces against a declared or recalled speed had not converged; they restart, as does the fit of decode steps, which
+    subtracts predicted prefills. With several routers, each measures a speed that the others' prefills distort, which
+    says nothing of how instances compare, so the lasting pace stays.
     """
     times = state.prefill_times.speed / before
     state.view.offered.scale(1 / times)
@@ -144,12 +144,12 @@ def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float
 
 
 def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
-    """How long decode steps take. Every answer tells its pace. While the gate or the queues ask for it, the fit learns
-    what that is among what decoded beside this request in the mean of its time.
+    """How long decode steps take.
 
-    The prefills that held the request up are left out, by what of their predicted times the engine computed: they say
-    what it had to do besides, not what a step takes. Where an engine does both in one step, too much is left out, and
-    the forecast errs on the side of serving. Short answers tell too little.
+    Every answer measures its pace. While the gate or the queues need it, the fit relates the pace to the mean number of
+    requests that decoded at the same time. Prefills that held the request up are subtracted, by the computed part of
+    their predicted times: they are other work, not part of a step. If an engine does both in one step, too much is
+    subtracted, and the forecast errs on the side of serving. Short answers are left out.
     """
     if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
         state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at, now)
@@ -160,7 +160,7 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Learn from the tokens that have come of an answer under way, until enough was seen of decode steps.
+    """Measure the tokens that have come of a running answer, until enough decode steps were seen.
 
     The first answers of a pool end late. What is sent before leaves decodes no time, which delays all of them.
     """

@@ -144,8 +144,8 @@ class LoadSeconds:
         tpot_seconds: float | None,
         slo: SloFacts,
     ) -> None:
-        """A request ended well; of its output tokens, so many `more` came than were told by `generated`. Its latencies
-        are None when nobody saw its first token.
+        """A request ended well; `more` of its output tokens came than `generated` reported. Its latencies are None if
+        its first token was not seen.
         """
         if not self._kept:
             return

@@ -1,7 +1,7 @@
-"""Other routers of the pool that decide for themselves: what they are told of this one, and what they told.
+"""Other routers of the pool that decide for themselves: the shares sent to them and received from them.
 
-Each share takes the place of the one before. Between two, pending prefills are taken to be worked off; a share that is
-older than `KNOWN_SECONDS` is forgotten, and then others are taken to do what this router does, as before any was heard.
+Each share replaces the one before. Between two shares, pending prefills are assumed to progress. A share older than
+`KNOWN_SECONDS` is dropped; the others are then assumed to do what this router does, as before the first share.
 """
 
 from collections import deque
@@ -12,26 +12,26 @@ from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.scheduling.state import SchedulerState
 
 KNOWN_SECONDS = 6.0
-"""Routers tell once a second. What is older than this says nothing of now."""
+"""Routers send a share once a second. Older ones say nothing about the present."""
 AGE_SECONDS = 0.25
-"""How often what was told is aged."""
+"""Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0
 """Seconds of pending prefill that count no more for each second of age. One is computed meanwhile; the others are left
 out since routers that all hear the same of short queues meet where those were. What is left is an instance that
 stands still, or has work for more than half a minute."""
 SETTLING_SECONDS = 3.0
-"""After this router asked another one, or was asked, for so long shares may still count its requests as others'."""
+"""Seconds after a change of the deciding router in which shares may still count this router's requests as others'."""
 TOLD_SECONDS = 4.0
 MOST_PROMPTS = 256
-"""Prompts are told for so long, and so many at most: some shares are lost, and each replaces the one before."""
+"""How long, and how many, prompts are included in shares: some shares are lost, and each replaces the one before."""
 SHARE_SECONDS = 10.0
 """The time over which the part of an instance's time that prefills take is smoothed."""
 MOST_TOKENS, MOST_REQUESTS = 1 << 40, 1 << 20
-"""More than that nobody has under way on one instance: what is told is no count."""
+"""No router has more requests in flight on one instance; larger counts are ignored."""
 
 
 class Others:
-    """What this router tells others of one pool and has been told by them."""
+    """The share of one pool that this router sends to others, and those it received."""
 
     def __init__(self, state: SchedulerState, router: str) -> None:
         self._state = state
@@ -96,7 +96,7 @@ class Others:
         self._age(now)
 
     def age(self, now: float) -> None:
-        """Let what was told grow older; for ticks."""
+        """Adjust received shares to their age; called by ticks."""
         if self._share is None or now - self._aged_at < AGE_SECONDS:
             return
         if now - self._told_at > KNOWN_SECONDS:
@@ -105,7 +105,7 @@ class Others:
             self._age(now)
 
     def settle(self, now: float) -> None:
-        """Who decides for whom has changed: what was told before may count requests that are counted here now."""
+        """The deciding router has changed: received shares may count requests that are now counted here."""
         self._deaf_until = now + SETTLING_SECONDS
         self.forget()
 
@@ -165,7 +165,7 @@ def _part(row: InstanceWork, parts: int) -> InstanceWork:
 
 
 def _bounded(row: InstanceWork) -> InstanceWork:
-    """The row with nothing that cannot be."""
+    """The row without impossible values."""
     return InstanceWork(
         instance=row.instance,
         in_flight=min(max(0, row.in_flight), MOST_REQUESTS),

@@ -31,8 +31,8 @@ class Outcomes:
         self._refusals: list[Refusal] = []
 
     def take(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
-        """What may be sent now from these instances' queues and from those that got something; then
-        all refusals not yet told.
+        """The dispatches that these instances' queues and those with new requests allow now, then all refusals not yet
+        reported.
         """
         state = self._state
         outcomes: list[Outcome] = []
@@ -53,7 +53,7 @@ class Outcomes:
         return tuple(outcomes) if not state.guests else tuple(self._own(outcomes, now))
 
     def _own(self, outcomes: Iterable[Outcome], now: float) -> Iterator[Outcome]:
-        """What is of this router's own requests; the rest is told to the fronts whose requests they are."""
+        """The outcomes of this router's own requests; the others go to the fronts whose requests they are."""
         guests = self._state.guests
         for outcome in outcomes:
             front = guests.get(outcome.request.id)
@@ -81,7 +81,9 @@ class Outcomes:
         self._refusals.append(self.end_refused(tracked, refusal, now))
 
     def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> Refusal:
-        """End a request that will not be served and whose caller is being told. The refusal with its decision."""
+        """End a request that will not be served and whose caller is about to be answered. Returns the refusal with its
+        decision.
+        """
         state = self._state
         state.recorder.refused(refusal, now)
         state.recorder.slo.refused(refusal.request.priority_class, state.table, now)
@@ -98,7 +100,7 @@ class Outcomes:
         self.let_go(tracked, now, end)
 
     def let_go(self, tracked: TrackedRequest, now: float, end: End = _UNTOLD) -> None:
-        """Forget a request. Without an `end`, another router will tell what came of it, and of its moves."""
+        """Forget a request. Without an `end`, another router reports how it and its moves ended."""
         state, request_id = self._state, tracked.request.id
         finished = end.outcome is RequestOutcome.SERVED
         self.end_probe(tracked, now)
@@ -116,7 +118,7 @@ class Outcomes:
             self._state.sync_circuit(tracked.instance, circuit)
 
     def withdraw(self, request_id: str) -> None:
-        """Its client went away before it could be told that it was refused."""
+        """Its client went away before it received the refusal."""
         self._refusals = [refusal for refusal in self._refusals if refusal.request.id != request_id]
 
     def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:

@@ -27,7 +27,7 @@ from fairlead.routing.scheduling.subsets import choose_within
 
 
 class Placing:
-    """Gives held requests an instance. Whoever calls it ends what it refuses."""
+    """Gives held requests an instance. The caller ends refused requests."""
 
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state

@@ -60,7 +60,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
-        """Tell the policy what came of its decision, if it wants to know. A policy that fails at it costs no answer."""
+        """Tell the policy how its choice turned out, if it wants to know. A policy that fails here costs no answer."""
         if tracked.learn is None:
             return
         try:
@@ -95,7 +95,7 @@ class Progress:
                 learn_under_way(self._state, tracked, now)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
+        """Completed; the engine's count of cached tokens, if reported, replaces the estimate in the load samples."""
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
@@ -202,7 +202,7 @@ def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
 
 
 def _tpot_seconds(tracked: TrackedRequest, now: float, output_tokens: int) -> float | None:
-    """Time per output token after the first; None when there is none, or nobody saw the first."""
+    """Time per output token after the first; None if there is none, or if the first token was not seen."""
     if tracked.first_token_at is None or output_tokens <= 1:
         return None
     return (now - tracked.first_token_at) / (output_tokens - 1)

@@ -1,7 +1,7 @@
-"""Recording: what a scheduler did, kept in bounded memory until it is taken for a report.
+"""Recording: a scheduler's actions, kept in bounded memory until they are taken for a report.
 
-Bindings and migrations are the audit trail; which decisions are kept, `kept_decisions` says; refusals are counted per
-second. What is lost because nobody took it in time is counted and told.
+Bindings and migrations are the audit trail; `kept_decisions` selects the decisions to keep; refusals are counted per
+second. Records that were not taken in time are dropped and counted.
 """
 
 from collections.abc import Mapping

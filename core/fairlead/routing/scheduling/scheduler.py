@@ -159,7 +159,7 @@ class PoolScheduler:
         self._progress.generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """Finished well; the engine's own cached count, when told, replaces the estimate in the load samples."""
+        """Completed; the engine's count of cached tokens, if reported, replaces the estimate in the load samples."""
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
@@ -193,7 +193,7 @@ class PoolScheduler:
         return self._progress.abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The engine refused it as its client made it: no failure, no cancelling, and nothing was computed."""
+        """The engine refused it as invalid: it counts as neither failed nor cancelled, and nothing was computed."""
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -232,7 +232,7 @@ class PoolScheduler:
             self._circuits.stalled(load, now, stalled=stalled)
 
     def take_given(self, target: str) -> GivenWork:
-        """What is under way at its engine; see the protocol."""
+        """The work in progress at its engine; see the protocol."""
         load = self._state.loads.get(target)
         if load is None:
             return GivenWork(requests=0)
@@ -259,7 +259,7 @@ class PoolScheduler:
             self._state.accounting.changed.add(target)
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
-        """Take a newer table live, or the same version with what was learnt of its engines.
+        """Take a newer table live, or the same version with new figures measured on its engines.
 
         Raises UnknownName or InvalidInput, with nothing changed, when its policy or parameters cannot be used.
         """
@@ -315,15 +315,15 @@ class PoolScheduler:
         self._state.recorder.decisions.sessions = sessions
 
     def know_routers(self, count: int) -> None:
-        """So many live routers, this one among them, send to the pool's instances; 1 until it is told."""
+        """The number of live routers, including this one, that send to the pool's instances; 1 until it is known."""
         self._state.view.routers = max(1, count)
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """What others are to be told; see the protocol."""
+        """The share to send to other routers; see the protocol."""
         return self._others.share(why, now)
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """What other routers that decide for themselves told; see the protocol."""
+        """The shares of other routers that decide for themselves; see the protocol."""
         self._others.hear(share, now)
 
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
@@ -342,7 +342,7 @@ class PoolScheduler:
 
     @property
     def routers(self) -> int:
-        """How many live routers it goes by."""
+        """The number of live routers it assumes."""
         return self._state.view.routers
 
     @property
@@ -352,7 +352,7 @@ class PoolScheduler:
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The policy in force, if it learns from what came of requests; another one once the table's policy changed."""
+        """The policy in force, if it learns from finished requests; another one once the table's policy changed."""
         return self._state.policy.learns_online
 
     @property

@@ -65,7 +65,7 @@ class SharedScheduler(PoolScheduler):
     # ── as a front ──
 
     def ask(self, decider: Decider, now: float) -> None:
-        """Let another router decide from now on; it is told what is under way and asked for all that waits."""
+        """Let another router decide from now on; it gets the requests in flight and decides about all that wait."""
         self._others.settle(now)
         self._asking.begin(decider, now)
 
@@ -121,7 +121,7 @@ class SharedScheduler(PoolScheduler):
         return super().complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
-        """See `Scheduler`. A front tries again by itself, at once, and tells its decider where."""
+        """See `Scheduler`. A front retries at once without asking, and then informs its decider."""
         outcome = super().retry(request_id, now, failed_instance, reached=reached, to=to)
         if isinstance(outcome, Refusal):
             self._asking.tell(Abandoned(request=request_id, outcome=MoveOutcome.REFUSED, rejection=outcome.reason), now)
@@ -218,7 +218,7 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def know_routers(self, count: int) -> None:
-        """See `Scheduler`. Of the others, those that ask are seen here."""
+        """See `Scheduler`. Of other routers' requests, those of the fronts are included."""
         self._live_routers = count
         self._count_routers()
 
@@ -226,7 +226,7 @@ class SharedScheduler(PoolScheduler):
         super().know_routers(round(self._live_routers / (1 + len(self._guests.fronts))))
 
     def hear_front(self, front: Front, word: Word, now: float) -> tuple[Outcome, ...]:
-        """A front's word. What it brings to fronts is told to them; the answer is of this router's own requests."""
+        """A front's message. Outcomes for fronts are sent to them; the return value has this router's own requests."""
         match word:
             case Asked():
                 if self._guests.admit(word.request.id, front):

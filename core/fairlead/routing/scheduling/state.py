@@ -69,13 +69,13 @@ class SchedulerState:
         self.waiting: dict[str, TrackedRequest] = {}
         """In order of submission."""
         self.guests: dict[str, Front] = {}
-        """Requests of other routers for which this one decides, and who asked."""
+        """Requests of other routers for which this one decides, with the router that asked."""
         self.is_front = False
         """Another router decides. It records what is decided and what each instance does; here requests are only
         counted.
         """
         self.tells_prompts = False
-        """Whether other routers are told where prompts go; `placed` has what they were not told yet."""
+        """Whether other routers get reports of where prompts go; `placed` has the prompts not yet sent to them."""
         self.placed: deque[tuple[str, Sequence[int]]] = deque(maxlen=MOST_PLACED)
         self.touched: set[str] = set()
         """Instances whose queue got something since it was last sent from."""
@@ -114,7 +114,7 @@ class SchedulerState:
         self.take_order(table)
 
     def take_parameters(self, parameters: QueueParameters) -> None:
-        """Go by these parameters; its queues are still to be built anew."""
+        """Use these parameters; its queues must be rebuilt afterwards."""
         self.parameters = parameters
         self.expecting.seconds = parameters.expected_seconds
         self._rules = DeadlineRules(
@@ -127,7 +127,7 @@ class SchedulerState:
         )
 
     def take_order(self, table: RoutingTable) -> None:
-        """Go by the table's priority classes and fairness; its queues are still to be built anew."""
+        """Use the table's priority classes and fairness; its queues must be rebuilt afterwards."""
         self.classes = PriorityClasses(table.priority_classes)
         self.tenants = Tenants(CREDIT_TARGETS * table.slo.ttft_seconds) if table.routing.fairness == FAIR_TENANTS else None
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
@@ -141,7 +141,7 @@ class SchedulerState:
         return None
 
     def share(self, request: RoutingRequest) -> float:
-        """Of every limit, what the request's class may use (0-1]."""
+        """The part (0-1] of every limit that the request's class may use."""
         if not self.classes.are_declared:
             return 1.0
         return self.classes[request.priority_class].share

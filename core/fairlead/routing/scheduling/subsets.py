@@ -13,10 +13,10 @@ from fairlead.routing.knowledge.views import LiveView
 
 
 def choose_within(request: RoutingRequest, within: Collection[str], policy: PolicyInForce, view: LiveView, now: float) -> Decision | None:
-    """The policy's choice among the instances `within`; None when none of them accepts.
+    """The policy's choice among the instances `within`; None if none of them accepts.
 
-    A policy that goes by a ring or by a session's home may name another instance all the same. Then the least loaded
-    one takes the request.
+    A policy that uses a ring or a session's home may still name another instance. Then the least loaded one of `within`
+    takes the request.
     """
     part = view.within(within)
     if not part.candidates():

@@ -19,10 +19,10 @@ from fairlead.targets import instance_of, rank_of
 
 
 def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
-    """Make `table` the one in force.
+    """Put `table` in force.
 
-    Raises UnknownName or InvalidInput before anything is changed when its policy or parameters cannot be used, what the
-    policy raises when it is told the table, and ValueError for another pool's table.
+    Raises UnknownName or InvalidInput, before anything is changed, when its policy or parameters cannot be used;
+    whatever the policy raises when it gets the table; and ValueError for another pool's table.
     """
     before = state.table
     if table.pool != before.pool:
@@ -86,8 +86,8 @@ def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
 
 
 def _take_times(state: SchedulerState, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
-    """What was measured of speeds stays, whatever the table declares; fits start anew when what they start from
-    changed. Estimates of requests in flight stay as they were counted.
+    """Measured speeds stay, whatever the table declares; fits restart when their starting values changed. Estimates of
+    requests in flight stay as they are.
     """
     asked = (parameters.prefill_estimate, parameters.estimate_min_samples)
     is_other = table.uid != before.uid

@@ -28,7 +28,9 @@ from fairlead.routing.scheduling.state import SchedulerState
 BY_ESTIMATE = frozenset(
     {RejectionReason.PREDICTED_TTFT, RejectionReason.DECODE_OVERLOADED, RejectionReason.QUEUE_FULL, RejectionReason.QUEUE_TIMEOUT}
 )
-"""Refusals for want of time or room, as estimated or counted here. The others say that nobody serves or may."""
+"""Refusals for lack of time or room, as estimated or counted here. The other reasons say that no instance serves or may
+serve.
+"""
 
 
 class Trying:

@@ -1,5 +1,5 @@
-"""Waiting: held requests are placed as soon as somebody accepts, misplaced ones are placed again,
-and nobody waits for ever.
+"""Waiting: held requests are placed as soon as an instance accepts them, misplaced ones are placed again, and every
+wait has a limit.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ class Waiting:
             self._outcomes.refuse(tracked, self._outcomes.nobody(tracked.request, waited, now), now)
 
     def place_again(self, queued: Iterable[TrackedRequest], now: float) -> None:
-        """Place queued requests anew whose instance may no longer take them."""
+        """Place queued requests again if their instance may no longer take them."""
         for tracked in queued:
             self._placed(tracked, now, self._placing.place_again)
 

@@ -15,7 +15,7 @@ async def serve_version(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_load(instance: ServedInstance, exchange: Exchange) -> None:
-    """Requests being computed, as a vLLM that was told to track its load says."""
+    """Requests being computed, in the words of a vLLM that tracks its load."""
     await exchange.answer_json({"server_load": instance.load})
 
 

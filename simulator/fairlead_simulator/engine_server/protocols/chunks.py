@@ -41,7 +41,7 @@ def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
 
 
 class StreamOptions:
-    """Whether a client wants a stream, and what it wants to be told in it."""
+    """Whether a client wants a stream, and what the stream should include."""
 
     __slots__ = ("continuous_usage", "include_usage", "stream")
 
@@ -69,7 +69,7 @@ class ChunkShape:
     """What follows in a choice that goes on; in the last one a reason and `ids` do."""
     ids: bytes
     counts: dict[str, Any]
-    """Empty fields of the counts told with every chunk."""
+    """Empty fields of the counts sent with every chunk."""
     tells_created_tokens: bool
 
 

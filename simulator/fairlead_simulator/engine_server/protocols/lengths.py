@@ -9,7 +9,7 @@ from fairlead_simulator.engine_server.request_errors import RequestInvalid
 from fairlead_simulator.engine_server.work import Work
 
 OWN_LENGTH_TOKENS = 128
-"""The simulated model ends an answer by itself after so many tokens."""
+"""The simulated model ends an answer after this many tokens unless the client ends it earlier."""
 
 
 def work_of(document: Mapping[str, Any], prompt: bytes, limits: tuple[str, ...], context_tokens: int, default: int | None = None) -> Work:

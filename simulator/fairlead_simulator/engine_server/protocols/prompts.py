@@ -1,5 +1,4 @@
-"""The text an engine computes of a conversation: every text in order with nothing between, whichever protocol it came
-in.
+"""The text that an engine computes for a conversation: all texts in order with nothing between, in any protocol.
 
 A real engine's chat template puts role marks between the texts; here there are none, so that the next turn of a
 conversation begins with all bytes of the last one, its answer included, and finds them in the prefix cache. Tools'

@@ -109,7 +109,7 @@ class Responses:
         return document
 
     def _finish(self, asked: _Asked, message_id: str, run: Run) -> dict[str, Any]:
-        """The response at its end, kept before the client hears of it and could ask for it."""
+        """The response at its end, stored before the client gets it and could ask for it."""
         document = _completed(asked.document, message_id, run)
         if asked.store:
             self._kept().keep(StoredResponse(document=document, conversation=_continued(asked, run)))

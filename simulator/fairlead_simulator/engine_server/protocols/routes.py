@@ -15,10 +15,10 @@ Serve = Callable[[ServedInstance, Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How one path is served. Paths that compute need a ready engine, count as load and may be told to fail;
-    `anthropic`: so are errors spelt.
+    """How one path is served.
 
-    Those that tell of the engine itself are not counted among the answers in its metrics, as vLLM leaves out health,
+    Paths that compute need a ready engine, count as load and can be made to fail; `anthropic` selects the form of
+    errors. Paths about the engine itself are not counted among the answers in its metrics, as vLLM leaves out health,
     load, metrics, ping and version.
     """
 

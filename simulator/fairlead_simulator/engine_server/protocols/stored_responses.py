@@ -15,9 +15,8 @@ _CANCELLABLE = ("queued", "in_progress")
 
 @dataclass(slots=True, kw_only=True)
 class StoredResponse:
-    """A response as it would be answered now.
-
-    `conversation`: the text a next turn begins with; `ticket`, `task`: of one that still runs by itself.
+    """A stored response in its present state. `conversation`: the text that a next turn begins with; `ticket`, `task`:
+    set while it still runs in the background.
     """
 
     document: dict[str, Any]

@@ -61,7 +61,7 @@ class _Inputs:
         session = record.name("session_id")
         before = self._latest.get(session) if session is not None else None
         if record.given("message_mode") == "delta":
-            raise record.refusal("message_mode", "'delta' cannot be converted: later prompts hold answers that nobody has given yet")
+            raise record.refusal("message_mode", "'delta' cannot be converted: later prompts contain answers that do not exist yet")
         given_ids = () if record.given("hash_ids") is None else record.ids()
         length, ids = self._prompt(record, before, given_ids)
         row = TraceRow(
@@ -102,7 +102,7 @@ class _Inputs:
 
     def _appended(self, record: Other, mode: str, before: TraceRow) -> tuple[int, tuple[int, ...]]:
         """A prompt that comes after all before it."""
-        self._notes.say("later rows of a session were taken for what is new in it, as aiperf sends them after all that came before")
+        self._notes.say("later rows of a session were read as additions to it, as aiperf sends them after the earlier ones")
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added
         return length, self._names.fresh(length, before.hash_ids[: before.input_length // BLOCK_TOKENS])

@@ -156,7 +156,7 @@ def test_a_saturated_pool_that_is_only_late_says_so() -> None:
     for number in range(4):
         pool = with_instance(pool, number, served=served(100, 0), load=0.1)
     assert only(pool).sentence.startswith(
-        "default/chat serves 0.0 % of requests in time (goal 90 %) because more comes than 4 instances serve in time; 7 replicas would"
+        "default/chat serves 0.0 % of requests in time (goal 90 %) because more work arrives than 4 instances serve in time; 7 replicas would"
     )
 
 
@@ -185,7 +185,7 @@ def test_refusals_without_too_much_work_are_no_saturation(signals: PoolSignals |
     [
         ({"can_scale": False}, "its engines are started elsewhere", None),
         ({"scaling": ScalingSpec(mode=ScalingMode.SLO)}, "spec.scaling sets the number", None),
-        ({"roles": (SeenRole(role=Role.BOTH, wanted=8, least=0, most=64),)}, "8 are wanted already and start", None),
+        ({"roles": (SeenRole(role=Role.BOTH, wanted=8, least=0, most=64),)}, "8 are desired already and starting", None),
         ({"roles": (SeenRole(role=Role.BOTH, wanted=4, least=0, most=4),)}, "maxReplicas 4 does not allow more", None),
         ({"roles": (SeenRole(role=Role.BOTH, wanted=4, least=0, most=5),)}, "maxReplicas allows 5", 5),
     ],
@@ -208,7 +208,7 @@ def test_a_plan_is_offered_only_where_it_can_be_made(changes: dict[str, Any], wo
         (RejectionReason.QUEUE_FULL, "routers' queues are full"),
         (RejectionReason.QUEUE_TIMEOUT, "until they expired; early rejection would tell them at once"),
         (RejectionReason.NO_INSTANCES, "none of 4 instances accepts requests"),
-        (RejectionReason.SCALED_TO_ZERO, "no instance is wanted"),
+        (RejectionReason.SCALED_TO_ZERO, "no instance is desired"),
         (RejectionReason.POLICY_FAILED, "the pool's routing policy failed on them; the routers' logs say how"),
         (RejectionReason.UPSTREAM_FAILED, "engines failed before the first byte on every try"),
         (RejectionReason.SHUTTING_DOWN, "a router was shutting down"),
@@ -414,8 +414,8 @@ def test_no_split_is_judged_by_old_signals_or_while_a_role_serves_nothing() -> N
 def test_moves_that_lose_all_in_all_are_told_with_what_they_cost() -> None:
     found = only(well(moves=SeenMoves(known=100, lost=12, net_seconds=-41.0)))
     assert found.sentence == (
-        "default/chat's session moves cost users 41 s in the last 60 min: 12 of 100 with a known outcome came no sooner than staying was "
-        "predicted to."
+        "default/chat's session moves cost users 41 s in the last 60 min: 12 of 100 with a known result were not faster than predicted for "
+        "staying."
     )
     assert (found.harm.amount, found.harm.unit, found.level) == (41.0, HarmUnit.WAITED_SECONDS, Level.WARN)
     assert found.remedy == Remedy(kind="migrations", words="pausing migrations", fields={"migrations": "Paused"})

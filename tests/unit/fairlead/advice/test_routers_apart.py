@@ -12,7 +12,7 @@ from fairlead_testing.builders.situations import well
 def test_routers_that_decide_for_themselves_are_told_with_their_reason(why: Apart) -> None:
     (found,) = advise([well(apart={why.value: 3}, live_routers=4)])
     assert (found.cause, found.subject, found.harm.amount) == (Cause.ROUTERS_APART, why.value, 3.0)
-    assert found.sentence.startswith("3 of 4 routers decide for default/chat by themselves")
+    assert found.sentence.startswith("3 of 4 routers decide for default/chat separately")
     assert why.value not in found.sentence, "the reason is told in words"
 
 

@@ -38,7 +38,11 @@ async def test_an_idle_pool_goes_to_zero_is_ready_and_is_woken_by_what_routers_h
     assert await rounds(stage) == [0]
     assert stage.pods() == []
     ready = stage.condition("Ready")
-    assert (ready["status"], ready["reason"], ready["message"]) == ("True", "ScaledToZero", "No instance is wanted until a request comes")
+    assert (ready["status"], ready["reason"], ready["message"]) == (
+        "True",
+        "ScaledToZero",
+        "No instance is desired until a request arrives",
+    )
     assert stage.condition("Degraded")["status"] == "False"
     assert stage.condition("ScalingActive")["status"] == "True"
     assert stage.api.states[-1].outlook is Outlook.COMING
@@ -94,7 +98,7 @@ async def test_replicas_0_is_closed_in_mode_fixed() -> None:
     assert stage.api.states[-1].outlook is Outlook.CLOSED
     stage.api.demand = HELD
     assert await rounds(stage) == [0]
-    assert stage.condition("Ready")["message"] == "No instance is wanted"
+    assert stage.condition("Ready")["message"] == "No instance is desired"
 
 
 class Api:

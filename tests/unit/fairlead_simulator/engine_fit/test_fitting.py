@@ -79,7 +79,7 @@ def test_a_prompt_alone_takes_what_the_replay_says() -> None:
         (lambda records: [replace(one, tpot=0.02) for one in records], "tpot: is 0.02 in every record"),
         (lambda records: [replace(one, tpot=None) for one in records], "tpot: no record has one"),
         (lambda records: [replace(one, prompt_tokens=600, cached_tokens=0) for one in records], "prompt_tokens less cached_tokens: is 600"),
-        (lambda records: [replace(one, at=0.0) for one in records], "can be fitted to"),
+        (lambda records: [replace(one, at=0.0) for one in records], "can be used for the fit"),
     ],
 )
 def test_records_that_tell_nothing_are_refused_with_the_reason(change: object, words: str) -> None:

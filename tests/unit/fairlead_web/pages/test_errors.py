@@ -10,7 +10,7 @@ async def test_a_range_that_cannot_be_read_is_explained_and_the_last_hour_shown(
     async with visitor() as operator:
         page = await operator.http.get("/migrations?from=yesterday")
         assert page.status_code == 200
-        assert "The time range was not understood." in page.text
+        assert "This time range cannot be read." in page.text
         assert "&#39;yesterday&#39; cannot be used" in page.text
 
 
@@ -101,10 +101,10 @@ async def test_stale_answers_are_marked_with_their_age() -> None:
     async with visitor() as operator:
         operator.fake.stale_seconds = 95
         page = (await operator.http.get("/pools")).text
-        assert "The database is away." in page
+        assert "The database is unreachable." in page
         assert "This page is 1 min 35 s old." in page
         operator.fake.stale_seconds = None
-        assert "The database is away." not in (await operator.http.get("/pools")).text
+        assert "The database is unreachable." not in (await operator.http.get("/pools")).text
 
 
 async def test_a_form_about_plans_that_was_sent_in_an_outage_is_kept_to_be_sent_again() -> None:

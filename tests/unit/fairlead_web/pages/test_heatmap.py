@@ -133,7 +133,7 @@ async def test_the_explanation_has_its_own_page_and_is_part_of_the_heatmaps() ->
         path = f"/pools/default/chat/instances/{INSTANCE}/explanation?metric=ttft_p95"
         whole = (await operator.http.get(path)).text
         assert "<h1" in whole
-        assert "What came and went" in whole
+        assert "Sessions that moved" in whole
         part = (await operator.http.get(path, headers={"fairlead-regions": "explanation"})).text
         assert "<h1" not in part
         assert 'class="why"' in part

@@ -6,7 +6,7 @@ from fairlead_testing.running.web_client import visitor
 
 async def test_all_pools_are_planned_at_once_applied_at_once_and_let_go_on_again() -> None:
     async with visitor("operator") as one:
-        for mode, words in (("Paused", "Pause all migrations"), ("Enabled", "Let migrations go on")):
+        for mode, words in (("Paused", "Pause all migrations"), ("Enabled", "Resume migrations")):
             assert words in (await one.http.get("/")).text
             planned = await one.submit("/pause-migrations/plans", to=mode)
             assert planned.status_code == 303

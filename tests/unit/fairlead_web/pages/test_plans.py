@@ -24,7 +24,7 @@ async def test_a_plan_that_no_longer_fits_shows_who_changed_the_pool_and_keeps_t
         assert answer.status_code == 409
         assert "changed by grace at 10:04" in answer.text
         assert "Nothing was applied by this attempt." in answer.text
-        assert "What changed since it was planned" in answer.text
+        assert "Changed since it was planned" in answer.text
         assert "<strong>grace</strong>" in answer.text
         assert ": cheaper" in answer.text
         assert ">Plan it again</button>" in answer.text
@@ -40,7 +40,7 @@ async def test_a_pool_changed_meanwhile_shows_both_changes_and_a_way_to_plan_aga
         later = replace(world.revisions(CHAT)[0], number=5, at=world.now + timedelta(seconds=30), actor="grace", diff=diff, spec=spec)
         world.extra_revisions.append(later)
         page = (await operator.http.get("/plans/p-0001")).text
-        assert "What changed since it was planned" in page
+        assert "Changed since it was planned" in page
         assert "grace" in page
         assert "slo.ttft" in page
         assert ">outdated</span>" in page
@@ -205,7 +205,7 @@ async def test_an_instance_is_drained_from_its_page_and_the_drain_is_taken_back(
 async def test_a_revision_is_gone_back_to_from_the_pools_page() -> None:
     async with visitor("operator") as operator:
         page = (await operator.http.get("/pools/default/chat")).text
-        assert "6 of 8 instances have the present" in " ".join(page.split())
+        assert "6 of 8 instances have the current" in " ".join(page.split())
         assert page.count("Roll back…") == 1, "the one in force has no button"
         answer = await operator.submit("/pools/default/chat/plans", kind="rollback", revision="1")
         assert answer.headers["location"] == "/plans/p-0001"
@@ -288,7 +288,7 @@ async def test_a_refused_plans_address_can_be_opened_again() -> None:
         for address in ("/plans/p-0001/apply", "/plans/p-0001/undo"):
             assert (await operator.submit(address)).status_code == 409
             again = await operator.http.get(address)
-            assert (again.status_code, "The pool changed after it was planned" in again.text) == (200, True)
+            assert (again.status_code, "The pool changed after this was planned" in again.text) == (200, True)
 
 
 async def test_a_refused_forms_address_can_be_reloaded_and_its_field_has_the_focus() -> None:
@@ -330,7 +330,7 @@ async def test_a_pool_is_deleted_by_its_form_with_name_and_reason() -> None:
         answer = await admin.submit("/pools/default/chat/plans", kind="delete")
         page = (await admin.http.get(answer.headers["location"])).text
         assert "Sessions lost" in page
-        assert "This is a heavy change" in page
+        assert "This is a high-impact change" in page
 
 
 async def test_a_revision_of_the_spec_is_gone_back_to_in_four_clicks_from_the_overview() -> None:
@@ -372,16 +372,16 @@ async def test_a_plan_shows_that_it_is_being_simulated_and_then_what_is_expected
     async with visitor() as operator:
         await operator.submit("/pools/default/chat/plans", replicas="10")
         none = (await operator.http.get("/plans/p-0001")).text
-        assert "No simulation tells more: 12 requests were recorded in the last hour, and 200 are needed." in none
+        assert "Not simulated: 12 requests were recorded in the last hour, and 200 are needed." in none
         book, now = operator.fake.book, operator.fake.world.now
         at_work = PlanExpectation(plan="p-0001", state=ExpectationState.RUNNING, done=100, total=4000)
         book.expectations["p-0001"] = at_work
         page = (await operator.http.get("/plans/p-0001")).text
-        assert "Being simulated" in page
+        assert "Simulating" in page
         assert "100 of 4,000 requests" in page
         assert 'id="expectation-look"' in page
         part = (await operator.http.get("/plans/p-0001", headers={"Fairlead-Regions": "expectation", "hx-request": "true"})).text
-        assert "Being simulated" in part
+        assert "Simulating" in part
         assert "What changes" not in part
         book.expectations["p-0001"] = replace(
             at_work,
@@ -401,7 +401,7 @@ async def test_a_plan_shows_that_it_is_being_simulated_and_then_what_is_expected
         done = (await operator.http.get("/plans/p-0001")).text
         assert "expectation-look" not in done
         assert all(words in done for words in ("80.0 %", "95.0 %", "Sessions that move", "42", "seeds 0 and 1"))
-        assert "seeds 0 and 1, as planned also at 0.8 and 1.25 times the rate." in " ".join(done.split())
+        assert "seeds 0 and 1; with this plan also at 0.8 and 1.25 times the rate." in " ".join(done.split())
         assert "Cannot be known" in done
         assert "the simulated pool is not like this one" in done
         assert "In time after, simulated" in done

@@ -24,7 +24,7 @@ async def test_of_many_instances_a_page_lists_some_and_leads_to_the_others(monke
         listed: list[str] = []
         for row in ("", "?row=4", "?row=7"):
             page = (await viewer.http.get(f"/pools/default/chat/ring{row}")).text
-            assert ("Fuller ones" in page, "Emptier ones" in page) == (row != "", row != "?row=7")
+            assert ("Larger shares" in page, "Smaller shares" in page) == (row != "", row != "?row=7")
             listed += re.findall(r'data-label="Instance">\s*<a[^>]*>([^<]+)</a>', page)
         assert sorted(listed) == sorted(INSTANCES[CHAT])
 

@@ -101,4 +101,4 @@ async def test_a_start_that_nothing_was_heard_of_is_not_said_to_have_had_no_wind
     async with visitor() as viewer:
         viewer.fake.world.schedule_runs = [replace(example(ScheduleRun), outcome=RunOutcome.SKIPPED, reason=RunReason.MISSED)]
         page = (await viewer.http.get("/schedules/default/chat/night")).text
-    assert "nothing was heard of it" in page
+    assert "never reported" in page

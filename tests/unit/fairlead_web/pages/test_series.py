@@ -44,9 +44,9 @@ async def test_the_same_numbers_come_as_page_json_and_csv_for_every_subject() ->
 
 async def test_charts_say_that_filters_do_not_narrow_them() -> None:
     async with visitor("viewer") as one:
-        assert "whatever the other filters say" not in (await one.http.get("/migrations")).text
-        assert (await one.http.get("/migrations?trigger=drain")).text.count('data-note="all of them, whatever the other filters say"') == 2
-        assert 'data-note="of every priority class"' in (await one.http.get("/rejections?priority_class=batch")).text
+        assert "the other filters do not apply" not in (await one.http.get("/migrations")).text
+        assert (await one.http.get("/migrations?trigger=drain")).text.count('data-note="all of them; the other filters do not apply"') == 2
+        assert 'data-note="all priority classes"' in (await one.http.get("/rejections?priority_class=batch")).text
 
 
 async def test_until_when_a_window_is_open_is_a_time_of_day() -> None:

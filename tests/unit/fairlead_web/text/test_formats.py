@@ -35,7 +35,8 @@ NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
         (formats.span(95), "1 min 35 s"),
         (formats.span(4325), "1 h 12 min"),
         (formats.span(90000), "1 d 1 h"),
-        (formats.words("hot-migration"), "hot migration"),
+        (formats.words("hot-migration"), "hot instance"),
+        (formats.words("no-room"), "no room"),
     ],
 )
 def test_numbers_read_well(made: str, text: str) -> None:

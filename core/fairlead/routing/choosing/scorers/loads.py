@@ -18,7 +18,7 @@ def short_queue(queued: IntVector) -> FloatVector:
 
 
 def idleness(work: IntVector) -> FloatVector:
-    """1 - work as a share of the most loaded; all 1 when there is none."""
+    """1 - work as a share of the most loaded; all 1 without work."""
     scores: FloatVector = 1.0 - normalised(work)
     return scores
 

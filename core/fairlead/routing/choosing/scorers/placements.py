@@ -24,7 +24,7 @@ def home_place(seen: Considered) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinity:
-    """What `session-affinity-scorer` and `-filter` are told. Homes are the pool's own bindings, which routers share."""
+    """Parameters of `session-affinity-scorer` and `-filter`. Homes are the pool's own bindings, which routers share."""
 
     strategy: str = text("Strategy `session_id`: no address that a client sends is believed.", enum=("session_id",))
 
@@ -45,15 +45,15 @@ class SessionAffinityScorer(SessionAffinity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColdPlacement:
-    """What `no-hit-lru-scorer` is told."""
+    """Parameters of `no-hit-lru-scorer`."""
 
     lru_size: int = whole("Instances that are remembered.", 1024, minimum=1, maximum=1_000_000)
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
 
 
 class NoHitLruScorer:
-    """`no-hit-lru-scorer`: a prompt that nobody holds goes to who was given such a prompt longest ago, so that caches
-    grow evenly. Any other request scores the same everywhere.
+    """`no-hit-lru-scorer`: a prompt without a hit goes to the instance that got such a prompt longest ago, so that
+    caches grow evenly. Any other request scores the same everywhere.
     """
 
     term: ClassVar[str] = "cold_score"

@@ -38,7 +38,7 @@ def minmax(matched_blocks: IntVector) -> FloatVector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixMatches:
-    """What `prefix-cache-scorer` is told."""
+    """Parameters of `prefix-cache-scorer`."""
 
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
     match_length_weight: float = number("Weight of the matched length; the share has the rest.", 0.0, minimum=0.0, maximum=1.0)
@@ -46,9 +46,8 @@ class PrefixMatches:
 
 
 class PrefixCacheScorer:
-    """`prefix-cache-scorer`: the matched share of the prompt's blocks, and if wanted the square of the matched length.
-
-    Of a prompt only the first `most_tokens` are compared; 0 = all.
+    """`prefix-cache-scorer`: the matched share of the prompt's blocks, and optionally the square of the matched length.
+    Only the first `most_tokens` of a prompt are compared; 0 = all.
     """
 
     term: ClassVar[str] = "prefix_score"

@@ -1,0 +1,118 @@
+"""Prose reads at first sight: habits that make a reader stop are counted in docstrings, messages, pages and documents.
+
+The counts may only fall. Whoever edits an area lowers its ceiling; at zero its line goes.
+"""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+HABITS = {
+    "told": (r"\b(?:un)?told\b(?! apart| from)(?! what)", "reported, sent, known"),
+    "learnt": (r"\blearnt\b", "measured, trained"),
+    "anew": (r"\banew\b", "again, restarts"),
+    "for ever": (r"\bfor ever\b", "permanently, forever"),
+    "by itself": (r"\bby (?:it|them)sel(?:f|ves)\b", "alone, separately, automatically"),
+    "under way": (r"\bunder way\b", "in progress, in flight"),
+    "goes by": (r"\b(?:goe?s?|going|went) by\b(?! (?:its|the) name)", "uses, follows"),
+    "is none": (r"(?<![Tt]here )\b(?:is|are|was|were) none\b(?! of)", "does not exist, is not a …"),
+    "what came": (r"\b[Ww]hat (?:came|comes|has come)\b(?! (?:after|before|next))", "the traffic, the result"),
+    "of X, Y": (r"(?:^|[.:;] )(?:What of |Of (?:a|an|the|each|every|several|some|such|whom|what) )", "the subject first"),
+    "headless who": (
+        r"(?:^|[.:;] )Who(?:ever)? (?:has|sees|asks|sends|waits|wants|gets|hangs|calls|knows|makes|goes|stops)\b[^?]*$|\b(?:by|of|for|to|than|as) who\b",
+        "a client that …",
+    ),
+    "as ever": (r"\bas ever\b", "as usual"),
+    "in the mean": (r"\bin the mean\b(?!time)", "on average"),
+    "so many": (r"\b(?:of|for|in|after|with|about|only|first) so (?:many|long|few)\b", "this many, N"),
+    "for want of": (r"\bfor want of\b", "because … is missing"),
+    "paid off": (r"\b(?:paid|pays?) off\b", "faster than staying"),
+    "tells of": (r"\b(?:tells?|hears?) of\b", "reports, learns of"),
+    "of now": (r"(?<!states )\bof (?:now|before)\b(?!-)", "current, earlier"),
+}
+"""By name: a pattern, and what to write instead."""
+
+CEILINGS = {"controlplane": 131, "router": 183, "webui": 41, "host": 16, "sandbox": 40, "docs": 6}
+"""The most habits that an area has; none where it is not listed."""
+
+GENERATED = {"benchmarks.md", "cli.md", "inferencepool.md", "metrics.md", "settings.md"}
+"""Documents whose words are docstrings, descriptions or a program's."""
+PACKAGES = ("core", "operator", "simulator", "cli", "controlplane", "router", "webui", "host", "sandbox")
+
+
+def prose_of_code(path: Path) -> Iterator[tuple[int, str]]:
+    """Docstrings and messages: literals with a space in them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
+            yield node.lineno, node.value
+
+
+def prose_of_page(path: Path) -> Iterator[tuple[int, str]]:
+    """Text between tags, and literals in expressions."""
+    text = path.read_text(encoding="utf-8")
+    for found in re.finditer(r">([^<>{}]+)<|\"([A-Z][^\"<>{}=]* [^\"<>{}=]*)\"|^\s*([^<>{}|=\"]+)$", text, re.MULTILINE):
+        words = next(group for group in found.groups() if group is not None)
+        yield text.count("\n", 0, found.start()) + 1, words
+
+
+def prose_of_document(path: Path) -> Iterator[tuple[int, str]]:
+    """Paragraphs, without code."""
+    text = re.sub(r"```.*?```", lambda code: "\n" * code.group().count("\n"), path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for found in re.finditer(r"(?:(?!\n\n|\n[-|#*]|\n\d+\. ).)+", text, re.DOTALL):
+        yield text.count("\n", 0, found.start()) + 1, found.group()
+
+
+def areas() -> dict[str, Iterator[tuple[str, int, str]]]:
+    """The prose of each area, with its file and line."""
+
+    def of(paths: list[Path], read) -> Iterator[tuple[str, int, str]]:  # type: ignore[no-untyped-def]
+        return ((path.relative_to(ROOT).as_posix(), line, words) for path in paths for line, words in read(path))
+
+    found = {package: of(sorted((ROOT / package).glob("fairlead*/**/*.py")), prose_of_code) for package in PACKAGES}
+    documents = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED]
+    found["docs"] = of([*documents, *sorted(ROOT.glob("*.md"))], prose_of_document)
+    found["docs/decisions"] = of(sorted((ROOT / "docs/decisions").glob("*.md")), prose_of_document)
+    found["pages"] = of(sorted((ROOT / "webui/fairlead_web/templates").rglob("*.html")), prose_of_page)
+    return found
+
+
+def habits(words: str) -> Iterator[str]:
+    plain = " ".join(re.sub(r"`[^`]*`|--[a-z-]+|\]\([^)]*\)", "`code`", words).split())
+    for name, (pattern, _) in HABITS.items():
+        for _ in re.finditer(pattern, plain):
+            yield name
+
+
+AREAS = (*PACKAGES, "docs", "docs/decisions", "pages")
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_an_area_gains_no_habit(area: str) -> None:
+    found = [(f"{file}:{line}", name) for file, line, words in areas()[area] for name in habits(words)]
+    counted = Counter(name for _, name in found)
+    listed = [f"{place}: {name}; write {HABITS[name][1]}" for place, name in found]
+    assert len(found) <= CEILINGS.get(area, 0), f"{len(found)} ({dict(counted)}):\n" + "\n".join(listed)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("The router is told the policy.", "told"),
+        ("Of a settled pool nothing is read.", "of X, Y"),
+        ("Who asks for more gets the most.", "headless who"),
+        ("A copy that nobody has is none, or is none.", "is none"),
+        ("It goes by what came.", "goes by"),
+    ],
+)
+def test_a_habit_is_found(words: str, name: str) -> None:
+    assert name in set(habits(words))
+
+
+@pytest.mark.parametrize("words", ["Who may sign in", "Who is it?", "Of these, two serve.", "`told` is a field", "It is none of these."])
+def test_plain_words_pass(words: str) -> None:
+    assert list(habits(words)) == []
