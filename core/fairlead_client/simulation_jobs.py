@@ -104,6 +104,12 @@ class SimulatedTarget:
     """What an engine costs that was fitted to the pool's requests, in place of the model's costs and declared speed."""
     speed_source: str = ""
     """Where the prefill speed comes from, in words."""
+    decode_step_seconds: float | None = None
+    """A token after the first, as the pool's `decoding_instances` gave it to the requests that are simulated; None
+    where that was not measured, or other requests are simulated."""
+    decode_source: str = ""
+    """Where it comes from, in words."""
+    decoding_instances: int = 0
     fit_words: str = ""
     """Where they come from, how old they are and how far off."""
 

@@ -39,6 +39,7 @@ from fairlead_simulator.errors import SimulatorError, WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, arrivals, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
+from fairlead_simulator.measured_decoding import usual_load, with_measured_steps
 from fairlead_simulator.simulation.autoscaling import ScalingByRole, SimulatedScaling
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool
@@ -60,8 +61,9 @@ def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
     """Simulate runs of the job in order, as they come. Raises WorkloadImpossible, and InvalidInput for parameters."""
     engine, words = engine_of(job.target)
     workload, notes = workload_of(job.requests, engine)
-    notes.append(words)
     ideal, _ = ideal_hits(workload)
+    engine, decoding = with_steps_of(job.target, engine, workload, ideal, job.weight)
+    notes.append(words + decoding)
     tell(JobLine(notes=notes, alone=alone_seconds(job.requests, workload, ideal, engine) if job.tells_alone else []))
     for run in runs:
         tell(JobLine(figures=_simulated(workload, ideal, job, engine, run, tell)))
@@ -88,6 +90,23 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
         f"{known:,.0f} prompt tokens/s ({target.speed_source or 'declared, not measured yet'})."
     )
     return replace(sized.at_speed(speed), max_input_tokens=None), words
+
+
+def with_steps_of(
+    target: SimulatedTarget, engine: EnginePreset, workload: Workload, ideal: Sequence[int], weight: float
+) -> tuple[EnginePreset, str]:
+    """The engine with decode steps as they were measured while these requests came, and that in words; as it is where
+    they were not, or are known better: by a fit, or of engines that are simulated themselves.
+    """
+    step, instances = target.decode_step_seconds, target.decoding_instances
+    if step is None or not instances or target.fitted is not None or target.simulated is not None:
+        return engine, ""
+    measured = f"A token after the first took {1000 * step:.1f} ms ({target.decode_source})"
+    load = usual_load(workload.rows, ideal, engine, workload.native_rate * weight / instances)
+    found = with_measured_steps(engine, step, load, prefills=not target.prefill_instances)
+    if found is None:
+        return engine, f" {measured}, too far from the model for it to be stretched to that; its own decode steps are simulated."
+    return found, f" {measured}, and the model's decode steps are stretched to that."
 
 
 def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec) -> EnginePreset:

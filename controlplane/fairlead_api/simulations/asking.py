@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from math import isfinite
 
-from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, joined, source_words, value_of
+from fairlead.capabilities import NOTHING_KNOWN, UNKNOWN, EngineCapability, joined, source_words, value_of
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
@@ -170,6 +170,7 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
     fit = pool.fit if request.engine is None and engine is not EngineModel.SIMULATED else None
     # simulated engines are as the pool declares them, whatever was seen
     known = facts.engine.declared if simulated is not None else joined(pool.capability, facts.engine.declared)
+    step = UNKNOWN if request.trace is not None or request.engine is not None else known.decode_step_seconds
     return SimulatedTarget(
         engine=engine,
         fitted=None if fit is None else fit.costs,
@@ -178,6 +179,9 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
         **numbers,
         prefill_tokens_per_second=value_of(known.prefill_tokens_per_second),
         speed_source=source_words(known.prefill_tokens_per_second, "prefill"),
+        decode_step_seconds=step.observed,
+        decode_source=source_words(step, "answer"),
+        decoding_instances=pool.instances.get(Role.DECODE, 0) or pool.instances.get(Role.BOTH, 0),
         kv_cache_tokens=round(value_of(known.kv_cache_tokens)),
         prefills_in_flight=facts.routing.prefills_in_flight,
         anchors=facts.anchors_per_instance,

@@ -120,6 +120,9 @@ def _grounds(found: Recommendation) -> str:
         if found.cause is Cause.IDLE:
             return f"no router has had a request for {seen_by_routers.idle_seconds or 0:.0f} s"
         held = f"{seen_by_routers.held_requests} requests with {seen_by_routers.held_prompt_tokens} prompt tokens wait for an instance"
+        if found.expected_prompt_tokens is not None:
+            start = f"once one has started, after {found.start.value or 0:.0f} s ({source_words(found.start, 'start')})"
+            held = f"{held}, and {found.expected_prompt_tokens} {start}"
         if found.speed.value is None or found.role is Role.DECODE:
             return held
         return f"{held}, which prefills {found.speed.value:.0f} tokens/s ({source_words(found.speed, 'prefill')})"

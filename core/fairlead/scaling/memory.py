@@ -29,6 +29,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Woken:
+    """When a role came from zero, in Unix seconds, and the prompt tokens that were held then."""
+
+    at: float
+    held_prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleMemory:
     """One role. `replicas` is the number last decided, after all bounds."""
 
@@ -46,6 +54,8 @@ class RoleMemory:
     """The last recommendation, so that only changes are recorded."""
     rebuilt_at: float | None = None
     """When the number was taken from what stood, as nothing was remembered; the steps before it are not known."""
+    woken: Woken | None = None
+    """None before it came from zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

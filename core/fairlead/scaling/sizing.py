@@ -15,7 +15,7 @@ An instance of role both must meet the larger need: its measured prefill through
 from dataclasses import dataclass
 from math import ceil, inf
 
-from fairlead.capabilities import EngineCapability, Figure, value_of
+from fairlead.capabilities import UNKNOWN, EngineCapability, Figure, value_of
 from fairlead.instances import Role
 from fairlead.scaling.overload import tokens_within
 from fairlead.scaling.recommendations import Need
@@ -38,11 +38,17 @@ class Capacity:
     """Prompt tokens per second, for the first instances of a pool without any: as they were measured before it went to
     zero, as fitted, or as declared."""
     kv_cache_tokens: int
+    start_seconds: Figure = UNKNOWN
+    """From the creation of an instance until it serves."""
 
     @staticmethod
     def of(known: EngineCapability) -> "Capacity":
         """Raises ValueError where the size of the KV cache is unknown, which every spec declares."""
-        return Capacity(prefill_speed=known.prefill_tokens_per_second, kv_cache_tokens=round(value_of(known.kv_cache_tokens)))
+        return Capacity(
+            prefill_speed=known.prefill_tokens_per_second,
+            kv_cache_tokens=round(value_of(known.kv_cache_tokens)),
+            start_seconds=known.start_seconds,
+        )
 
 
 def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec, *, refuses_late: bool = False) -> Need:

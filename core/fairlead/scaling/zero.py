@@ -3,7 +3,9 @@
 A pool goes to zero when no router has had a request of it for `zero.idle_after_seconds`, has one in flight or holds
 one. It comes from zero when a router holds one: with as many instances as prefill what is held within
 `recovery_seconds`, one at least, by the best speed that is known (`fairlead.capabilities`): nothing runs that could be
-measured. What is not known keeps a pool awake, and one at zero asleep.
+measured. Until the first of them serves, after as long as starts were measured to take, more requests come, of which
+the first one said nothing. So what will be held then, if it goes on coming as it has come since, may want more. What is
+not known keeps a pool awake, and one at zero asleep.
 """
 
 from collections.abc import Mapping
@@ -12,7 +14,7 @@ from dataclasses import replace
 from fairlead.capabilities import UNKNOWN, Figure
 from fairlead.instances import Role
 from fairlead.scaling.bounds import BoundsInForce
-from fairlead.scaling.memory import Recommended, RoleMemory, ScalingMemory, with_step
+from fairlead.scaling.memory import Recommended, RoleMemory, ScalingMemory, Woken, with_step
 from fairlead.scaling.recommendations import Cause, Controller, Recommendation, Verdict
 from fairlead.scaling.signals import PoolDemand
 from fairlead.scaling.sizing import Capacity, whole_instances
@@ -51,8 +53,12 @@ def stepped(
     if is_at_zero(roles):
         if demand is None or not demand.held_requests or not all(one.upper for one in bounds.values()):
             return dict(roles), []
-        numbers = {role: bounds[role].clamp(_for_held(role, demand, spec, capacity)) for role in roles}
-        return _all_to(numbers, roles, bounds, demand, Cause.HELD, spec, now, capacity.prefill_speed)
+        tokens = demand.held_prompt_tokens
+        numbers = {role: bounds[role].clamp(_for_held(role, tokens, spec, capacity)) for role in roles}
+        woken = {role: replace(one, woken=Woken(at=now, held_prompt_tokens=tokens)) for role, one in roles.items()}
+        return _all_to(numbers, woken, bounds, demand, Cause.HELD, spec, now, capacity.prefill_speed)
+    if demand is not None and spec.mode is ScalingMode.SLO and demand.held_requests and not demand.in_flight:
+        return _while_starting(roles, bounds, demand, spec, capacity, now)
     if not may_sleep or demand is None or not _is_idle(demand, spec):
         return None
     return _all_to(dict.fromkeys(roles, 0), roles, bounds, demand, Cause.IDLE, spec, now)
@@ -63,14 +69,46 @@ def _is_idle(demand: PoolDemand, spec: ScalingSpec) -> bool:
     return unused and demand.idle_seconds is not None and demand.idle_seconds >= spec.zero.idle_after_seconds
 
 
-def _for_held(role: Role, demand: PoolDemand, spec: ScalingSpec, capacity: Capacity) -> int:
+def _while_starting(
+    roles: Mapping[Role, RoleMemory],
+    bounds: Mapping[Role, BoundsInForce],
+    demand: PoolDemand,
+    spec: ScalingSpec,
+    capacity: Capacity,
+    now: float,
+) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
+    """More instances for what comes until the first ones serve; None where no more are wanted, or nothing is known."""
+    start = capacity.start_seconds.observed
+    expected = {role: _expected(one, demand, start, now) for role, one in roles.items()}
+    numbers = {
+        role: number
+        for role, tokens in expected.items()
+        if tokens is not None and (number := bounds[role].clamp(_for_held(role, tokens, spec, capacity))) > roles[role].replicas
+    }
+    if not numbers:
+        return None
+    most = max(tokens for tokens in expected.values() if tokens is not None)
+    return _all_to(numbers, roles, bounds, demand, Cause.HELD, spec, now, capacity.prefill_speed, capacity.start_seconds, most)
+
+
+def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None, now: float) -> int | None:
+    """Prompt tokens that will be held when the first instance serves; None unless one is starting, for as long as that
+    takes.
+    """
+    if start_seconds is None or role.woken is None or not 0 < (passed := now - role.woken.at) < start_seconds:
+        return None
+    came = max(0, demand.held_prompt_tokens - role.woken.held_prompt_tokens)
+    return round(demand.held_prompt_tokens + came / passed * (start_seconds - passed))
+
+
+def _for_held(role: Role, held_prompt_tokens: int, spec: ScalingSpec, capacity: Capacity) -> int:
     """Instances to begin with; how many decode instances are needed shows once there are outputs."""
     if role is Role.DECODE:
         return 1
     speed = capacity.prefill_speed.value
     if speed is None:
         return 1
-    needed = whole_instances(demand.held_prompt_tokens / speed / spec.recovery_seconds)
+    needed = whole_instances(held_prompt_tokens / speed / spec.recovery_seconds)
     return max(1, min(needed, spec.scale_up.instances))
 
 
@@ -83,28 +121,33 @@ def _all_to(
     spec: ScalingSpec,
     now: float,
     speed: Figure = UNKNOWN,
+    start: Figure = UNKNOWN,
+    expected_prompt_tokens: int | None = None,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]]:
     after, told = dict(roles), []
-    for role, one in roles.items():
+    for role, number in numbers.items():
+        one = roles[role]
         recommendation = Recommendation(
             controller=Controller.SCALING,
             role=role,
             current=one.replicas,
-            recommended=numbers[role],
-            replicas=numbers[role],
+            recommended=number,
+            replicas=number,
             verdict=Verdict.APPLIED if spec.mode is ScalingMode.SLO else Verdict.ADVISED,
             cause=cause,
             hold=None,
             bounds=bounds[role],
             demand=demand,
             speed=speed,
+            start=start,
+            expected_prompt_tokens=expected_prompt_tokens,
         )
         if recommendation.line != one.told:
             told.append(recommendation)
         after[role] = replace(one, told=recommendation.line)
         if spec.mode is ScalingMode.SLO:
             # The windows of stabilisation begin anew: what was recommended before says nothing of what comes now.
-            seen = (Recommended(replicas=numbers[role], at=now),)
-            stepped_role = with_step(after[role], numbers[role], now, steps_kept_seconds(spec))
+            seen = (Recommended(replicas=number, at=now),)
+            stepped_role = with_step(after[role], number, now, steps_kept_seconds(spec))
             after[role] = replace(stepped_role, compared_at=now, highest=seen, lowest=seen)
     return after, told

@@ -121,6 +121,7 @@ class Informing:
                 pool.scheduler.prefill_figure(self._pools.now()),
                 pool.scheduler.prefill_estimate(),
                 pool.scheduler.decode_estimate(),
+                pool.scheduler.assumed_routers,
             )
             for pool in self._pools.all()
         ]

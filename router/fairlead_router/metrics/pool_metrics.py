@@ -25,6 +25,7 @@ class PoolReading(NamedTuple):
     speed: Figure
     prefill: EstimateReport
     decode: EstimateReport
+    assumed_routers: int = 1
 
 
 def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
@@ -199,7 +200,13 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
         "Uncached prompt tokens per second of an instance, or of a data-parallel rank, by which times are predicted; source says where it comes from.",
         labels=["pool", "source"],
     )
-    for pool, waiting, sizes, speed, *estimates in readings:
+    assumed = GaugeMetricFamily(
+        "fairlead_router_assumed_routers",
+        "Routers taken to have as much under way in the pool as this one, itself among them: live ones that share nothing of their work.",
+        labels=["pool"],
+    )
+    for pool, waiting, sizes, speed, *estimates, routers in readings:
+        assumed.add_metric([pool], routers)
         held.add_metric([pool], waiting)
         speeds.add_metric([pool, speed.source.value], speed.value or 0.0)
         size.add_metric([pool], sizes.bytes_per_token)
@@ -214,7 +221,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
         for of, value in (("in-use", sizes.error), ("declared", sizes.declared_error)):
             if value is not None:
                 error.add_metric([pool, of], value)
-    yield from (held, size, kinds, error, speeds, seconds, off)
+    yield from (held, assumed, size, kinds, error, speeds, seconds, off)
 
 
 class TrainingCounters:

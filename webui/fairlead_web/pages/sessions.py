@@ -24,6 +24,7 @@ from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 from fairlead_web.text import formats
 from fairlead_web.text.addresses import pool_path, session_path
+from fairlead_web.text.time_ranges import TimeRange, covering_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +39,14 @@ class SessionPage(Context):
     template: ClassVar[str] = "pages/session.html"
     shell: Shell
     detail: SessionDetail
+    homes: int
+    """That it had within the range."""
+    moved: str
+    """How often it moved within the range."""
     band: HolderBand
     story: str
     holders: list[BindingHistoryItem]
-    """The newest of its homes."""
+    """The newest of its homes within the range."""
     migrations: list[Migration] | None
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
@@ -107,11 +112,13 @@ async def keep(visit: Visit) -> Response:
 
 async def _page(visit: Visit, problem: Problem | None) -> Response:
     key, session = visit.pool_key(), visit.request.path_params["session"]
-    detail, migrations, reroutes, decisions, pool, kept = await asyncio.gather(
-        visit.api.session(key, session),
-        visit.attempt("migrations", visit.api.migrations({"pool": str(key), "session": session, "limit": 50}), ["migrations"]),
-        visit.attempt("re-routes", visit.api.reroutes({"pool": str(key), "session": session, "limit": 20}), ["reroutes"]),
-        visit.attempt("decisions", visit.api.decisions({"pool": str(key), "session": session, "limit": 20}), ["decisions"]),
+    detail = await visit.api.session(key, session)
+    visit = visit.over(covering_start(min((item.bound_at for item in detail.history), default=detail.session.bound_at), visit.now))
+    asked = visit.filters(ranged=True) | {"pool": str(key), "session": session}
+    migrations, reroutes, decisions, pool, kept = await asyncio.gather(
+        visit.attempt("migrations", visit.api.migrations(asked | {"limit": 50}), ["migrations", "held"]),
+        visit.attempt("re-routes", visit.api.reroutes(asked | {"limit": 20}), ["reroutes"]),
+        visit.attempt("decisions", visit.api.decisions(asked | {"limit": 20}), ["decisions"]),
         visit.attempt("instances", visit.api.pool(key), ["targets"]),
         visit.attempt("kept sessions", visit.api.kept_sessions(key), ["kept"]),
     )
@@ -122,15 +129,20 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         crumbs=crumbs_below(str(key), Crumb(words="Sessions", path=f"{pool_path(str(key))}/sessions"), Crumb(words=session)),
         pool=str(key),
         tab="sessions",
+        ranged=True,
         live="migrations,reroutes,decisions",
     )
+    homes = homes_within(detail.history, visit.range)
+    ever = detail.session.version if len(homes) == len(detail.history) else len(homes)
     return visit.page(
         SessionPage(
             shell=shell,
             detail=detail,
-            band=holder_band(detail.history, visit.now),
-            story=holders_in_words(detail.history, detail.session.version, visit.now),
-            holders=sorted(detail.history, key=lambda item: item.version, reverse=True)[:HOLDERS],
+            homes=len(homes),
+            moved=count_of(migrations),
+            band=holder_band(homes, visit.now),
+            story=holders_in_words(homes, ever, visit.now),
+            holders=sorted(homes, key=lambda item: item.version, reverse=True)[:HOLDERS],
             migrations=migrations.items if migrations else None,
             reroutes=reroutes.items if reroutes else None,
             decisions=decisions.items if decisions else None,
@@ -143,11 +155,23 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
     )
 
 
+def homes_within(history: Sequence[BindingHistoryItem], chosen: TimeRange) -> list[BindingHistoryItem]:
+    """The homes that the session had at any time of the range."""
+    return [item for item in history if item.bound_at <= chosen.end and (item.released_at is None or item.released_at > chosen.start)]
+
+
+def count_of(page: Listing[Any] | None) -> str:
+    """How many a list has in all, as far as that is known."""
+    if page is None:
+        return formats.NONE
+    return formats.count(page.total) if page.total is not None else f"at least {formats.count(page.total_at_least)}"
+
+
 def newest_of(shown: int, total: int | None, at_least: int | None) -> str:
     """What a list that is cut shows; empty of one that shows all."""
     if total is not None:
-        return f"The newest {shown} of {formats.count(total)} that are kept." if total > shown else ""
-    return f"The newest {shown} of at least {formats.count(at_least)} that are kept." if at_least and at_least > shown else ""
+        return f"The newest {shown} of {formats.count(total)} of the range." if total > shown else ""
+    return f"The newest {shown} of at least {formats.count(at_least)} of the range." if at_least and at_least > shown else ""
 
 
 def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> list[str]:

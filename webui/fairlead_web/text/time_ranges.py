@@ -119,6 +119,12 @@ def lifetime_start(created: datetime, now: datetime) -> str:
     return next((start for seconds, start in _YOUNG if age < seconds * 0.9), DEFAULT_START)
 
 
+def covering_start(moment: datetime, now: datetime) -> str:
+    """The start of the shortest range in which that moment is; of the longest preset for one that is in none."""
+    starts = dict.fromkeys((*(start for _, start in _YOUNG), *(start for _, start in PRESETS[1:])))
+    return next((start for start in starts if parse_range(start, "now", now).start < moment), PRESETS[-1][1])
+
+
 def stamp(moment: datetime) -> str:
     """RFC 3339 in UTC to the second, `Z` at the end."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -131,6 +131,11 @@ class Scheduler(Protocol):
         """Whether the policy in force binds requests without a session by how they begin."""
 
     @property
+    def assumed_routers(self) -> int:
+        """How many routers are taken to have as much under way as this one, itself among them: the live ones that do
+        not tell."""
+
+    @property
     def caches(self) -> EngineCaches:
         """What engines say they hold; the caller feeds it with their events, if they send any."""
 

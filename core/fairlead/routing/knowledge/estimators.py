@@ -42,6 +42,8 @@ STEPS_OBSERVED = 24
 """Observations after which decode steps count as known. A fit to so few says little more than their mean, which at a
 full pool is within a fifth of the truth; meanwhile nothing that is sent leaves decodes their time.
 """
+RECALLED_UNTIL = 100
+"""Observations after which a fit no longer leans on a recalled one where they say little."""
 MOST_TOKENS = 10_000_000.0
 """More context tokens than any engine holds."""
 MOST_REQUESTS = 100_000.0
@@ -346,8 +348,8 @@ class DecodeTimes:
         return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
 
     def recall(self, coefficients: tuple[float, ...], age_seconds: float, now: float) -> None:
-        """Begin with these coefficients, which were observed before; a fit of what is observed here takes their place.
-        Nothing happens where there is one already.
+        """Begin with these coefficients, which were observed before; what is observed here moves them, and soon takes
+        their place. Nothing happens where enough was observed already.
         """
         if not self._is_modelled and not self.is_measured:
             self._recalled_at = now - age_seconds
@@ -389,7 +391,7 @@ class DecodeTimes:
                 self._stepped.observe(min(seconds, LONGEST_STEP_SECONDS))
             self._fit.observe((1.0, context_tokens / 1e5, requests / 100), min(seconds, LONGEST_STEP_SECONDS), now)
             self._fitted_samples += 1
-            if self._fitted_samples == self._min_samples:
+            if self._fitted_samples == RECALLED_UNTIL:
                 self.forget_recalled()
 
     def forget_older(self, now: float) -> None:

@@ -346,6 +346,11 @@ class PoolScheduler:
         return self._state.view.routers
 
     @property
+    def assumed_routers(self) -> int:
+        """How many routers it takes to have as much under way as itself, itself among them."""
+        return self._state.view.assumed_routers
+
+    @property
     def table(self) -> RoutingTable:
         """The table version in force."""
         return self._state.table

@@ -125,6 +125,46 @@ def test_the_row_says_why() -> None:
     assert sentence(outcome.recommendations[0]).endswith("which prefills 2000 tokens/s (measured, 41 prefills, 62 min ago)")
 
 
+STARTS = capabilities.Figure(value=60.0, source=capabilities.Source.MEASURED, samples=5, age_seconds=120.0)
+
+
+def woken(pool: Declared, held: int) -> ScalingMemory:
+    memory, _ = step(ScalingMemory(), pool, None, NOW, demand())
+    return step(memory, pool, None, NOW + 1, demand(held_requests=1, held_prompt_tokens=held))[0]
+
+
+@pytest.mark.parametrize("pool", [ONE, PAIR])
+def test_what_comes_while_the_first_instance_starts_wants_more_by_the_start_time_that_was_measured(pool: Declared) -> None:
+    known = replace(pool, capacity=replace(pool.capacity, start_seconds=STARTS))
+    memory = woken(known, 1_000)
+    seen = demand(held_requests=30, held_prompt_tokens=16_000)  # 15 s later: 1,000 tokens/s, so 61,000 after 60 s
+    after, outcome = step(memory, known, None, NOW + 16, seen)
+    assert numbers(outcome)[0] == 3
+    assert [(one.role, one.cause, one.replicas) for one in outcome.recommendations] == [(pool.roles[0].role, Cause.HELD, 3)]
+    assert sentence(outcome.recommendations[0]) == (
+        "30 requests with 16000 prompt tokens wait for an instance, and 61000 once one has started, after 60 s "
+        "(measured, 5 starts, 2 min ago), which prefills 1000 tokens/s (declared, not measured yet)"
+    )
+    assert numbers(step(after, known, None, NOW + 17, seen)[1])[0] == 3
+    assert numbers(step(memory, pool, None, NOW + 16, seen)[1])[0] == 1, "how long a start takes is not known"
+    declared_start = capabilities.declared(60.0)
+    guessed = replace(pool, capacity=replace(pool.capacity, start_seconds=declared_start))
+    assert numbers(step(memory, guessed, None, NOW + 16, seen)[1])[0] == 1, "nobody saw it"
+
+
+@pytest.mark.parametrize(
+    ("held", "seen", "after"),
+    [
+        (16_000, demand(held_requests=30, held_prompt_tokens=16_000), 15.0),  # nothing more came
+        (1_000, demand(held_requests=30, held_prompt_tokens=16_000, in_flight=3), 15.0),  # one serves
+        (1_000, demand(held_requests=30, held_prompt_tokens=16_000), 61.0),  # no start takes so long: something else is wrong
+    ],
+)
+def test_nothing_more_is_wanted_once_nothing_more_comes_or_an_instance_should_serve(held: int, seen: PoolDemand, after: float) -> None:
+    known = replace(ONE, capacity=replace(ONE.capacity, start_seconds=STARTS))
+    assert numbers(step(woken(known, held), known, None, NOW + 1 + after, seen)[1]) == [1]
+
+
 def test_mode_fixed_goes_nowhere() -> None:
     pool = replace(ONE, scaling=replace(SPEC, mode=ScalingMode.FIXED))
     assert numbers(step(ScalingMemory(), pool, None, NOW, demand())[1]) == [3]

@@ -70,6 +70,20 @@ def test_a_pool_of_real_engines_is_simulated_as_they_were_seen_and_the_source_is
     assert own.prefill_tokens_per_second == 6250.0, "simulated engines are as they are declared"
 
 
+def test_measured_decode_steps_are_simulated_with_the_requests_that_they_were_measured_with_and_no_others() -> None:
+    step = Figure(value=0.025, source=Source.MEASURED, samples=400, age_seconds=20.0)
+    facts = replace(POOL.facts, engine=replace(POOL.facts.engine, type="vllm"))
+    seen = replace(POOL, facts=facts, simulated=None, capability=EngineCapability(decode_step_seconds=step))
+    found = inputs_of(asked(replicas=3), seen, BUILT_IN, NOW).target
+    assert (found.decode_step_seconds, found.decode_source) == (0.025, "measured, 400 answers, 20 s ago")
+    assert found.decoding_instances == 32, "as many as there were, whatever is asked for"
+    assert inputs_of(asked(), replace(seen, instances=SPLIT.instances), BUILT_IN, NOW).target.decoding_instances == 3
+    for other in (asked(engine=EngineModel.VLLM_8B), asked(trace=[ROW, replace(ROW, timestamp=2.0)])):
+        assert inputs_of(other, seen, BUILT_IN, NOW).target.decode_step_seconds is None
+    own = inputs_of(asked(), replace(POOL, capability=seen.capability), BUILT_IN, NOW).target
+    assert own.decode_step_seconds is None, "simulated engines are as they are declared"
+
+
 def test_instances_keep_their_weights_and_those_the_pool_does_not_have_have_1() -> None:
     weighed = replace(POOL, instances={Role.BOTH: 3}, weights=(1.0, 0.5, 2.0))
     found = [inputs_of(asked(replicas=number), weighed, BUILT_IN, NOW).target.weights for number in (None, 2, 4, 1)]

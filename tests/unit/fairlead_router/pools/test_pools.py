@@ -58,6 +58,7 @@ class CheckingScheduler:
         self.caches = EngineCaches()
         self.learns_online: LearnsOnline | None = None
         self.binds_beginnings = False
+        self.assumed_routers = 1
         self.slots = slots
         self.routers = 0
         self.refuse: set[str] = set()

@@ -1,9 +1,15 @@
 """A session's page."""
 
+from datetime import timedelta
+
+from fairlead.reports.bindings import BindingReason
+from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE
 from fairlead_testing.fakes.public_data.sessions import sessions
 from fairlead_testing.running.web_client import NOW, visitor
+from fairlead_web.pages.sessions import homes_within
 from fairlead_web.text.addresses import session_path
+from fairlead_web.text.time_ranges import parse_range
 
 SHARED = "Several conversations use this name"
 
@@ -23,3 +29,34 @@ async def test_a_decision_that_went_by_another_session_than_its_client_named_say
         assert "several conversations share that name" in page
         assert "default_user_id" in page
         assert "share that name" not in (await visit.http.get("/decisions/d-0003")).text
+
+
+async def test_all_of_a_sessions_page_is_of_one_range() -> None:
+    async with visitor() as visit:
+        moved = next(one for one in visit.fake.world.sessions() if one.version == 3 and one.instance)
+        path = session_path(moved.pool, moved.session)
+        page = (await visit.http.get(path)).text
+        assert "instances held it within" in page
+        earlier = (await visit.http.get(f"{path}?from=2020-01-01&to=2020-01-02")).text
+        assert "No holder in this range" in earlier
+        assert "instances held it within" not in earlier
+        assert "It did not move in this range." in earlier
+
+
+def test_a_home_counts_for_every_range_in_which_the_session_had_it() -> None:
+    def home(version: int, bound: float, released: float | None) -> BindingHistoryItem:
+        return BindingHistoryItem(
+            version=version,
+            instance="a",
+            reason=BindingReason.COLD,
+            router="r",
+            bound_at=NOW - timedelta(minutes=bound),
+            released_at=None if released is None else NOW - timedelta(minutes=released),
+            migration=None,
+        )
+
+    homes = [home(1, 90, 70), home(2, 70, 30), home(3, 30, None)]
+    found = homes_within(homes, parse_range("now-60m", "now-40m", NOW))
+    assert [one.version for one in found] == [2]
+    assert [one.version for one in homes_within(homes, parse_range("now-1h", "now", NOW))] == [2, 3]
+    assert [one.version for one in homes_within(homes, parse_range("now-3h", "now-2h", NOW))] == []

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
-from fairlead_web.text.time_ranges import lifetime_start, parse_range, span_text, stamp
+from fairlead_web.text.time_ranges import covering_start, lifetime_start, parse_range, span_text, stamp
 
 NOW = datetime(2026, 11, 21, 10, 0, 30, tzinfo=UTC)
 
@@ -114,3 +114,20 @@ def test_the_picker_says_the_range_in_words(start: str, label: str) -> None:
 )
 def test_what_is_young_gets_a_range_it_can_fill(age_seconds: float, start: str) -> None:
     assert lifetime_start(NOW - timedelta(seconds=age_seconds), NOW) == start
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "start"),
+    [
+        (20, "now-2m"),
+        (119, "now-2m"),
+        (120, "now-5m"),
+        (1700, "now-30m"),
+        (1800, "now-1h"),
+        (7200, "now-6h"),
+        (1e5, "now-7d"),
+        (1e7, "now-7d"),
+    ],
+)
+def test_a_range_that_nobody_chose_reaches_back_to_what_it_is_about(age_seconds: float, start: str) -> None:
+    assert covering_start(NOW - timedelta(seconds=age_seconds), NOW) == start

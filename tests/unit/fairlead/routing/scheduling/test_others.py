@@ -202,3 +202,13 @@ def test_routers_that_hear_nothing_send_an_unknown_prompt_to_the_same_instance()
 def test_the_pool_of_a_share_is_its_own() -> None:
     told = share_of_others("me", PoolKey(namespace="n", name="p"), {})
     assert (told.names, told.work, told.prompts) == (("me",), (), ())
+
+
+def test_only_routers_that_do_not_tell_are_assumed_to_have_as_much_as_this_one() -> None:
+    routers = apart(3)
+    assert [one.assumed_routers for one in routers] == [3, 3, 3]
+    exchange(routers, 0.0)
+    assert [one.assumed_routers for one in routers] == [1, 1, 1]
+    for one in routers:
+        one.know_routers(4)
+    assert [one.assumed_routers for one in routers] == [2, 2, 2], "the fourth tells nothing"
