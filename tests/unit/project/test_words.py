@@ -37,12 +37,12 @@ HABITS = {
 }
 """By name: a pattern, and what to write instead."""
 
-CEILINGS = {"controlplane": 131, "router": 183, "webui": 41, "host": 16, "sandbox": 40, "docs": 6}
+CEILINGS = {"controlplane": 132, "router": 187, "webui": 41, "serve": 16, "sandbox": 9, "cluster": 32, "docs": 7}
 """The most habits that an area has; none where it is not listed."""
 
 GENERATED = {"benchmarks.md", "cli.md", "inferencepool.md", "metrics.md", "settings.md"}
 """Documents whose words are docstrings, descriptions or a program's."""
-PACKAGES = ("core", "operator", "simulator", "cli", "controlplane", "router", "webui", "host", "sandbox")
+PACKAGES = ("core", "operator", "simulator", "cli", "controlplane", "router", "webui", "host", "serve", "sandbox", "cluster")
 
 
 def prose_of_code(path: Path) -> Iterator[tuple[int, str]]:
@@ -73,7 +73,10 @@ def areas() -> dict[str, Iterator[tuple[str, int, str]]]:
     def of(paths: list[Path], read) -> Iterator[tuple[str, int, str]]:  # type: ignore[no-untyped-def]
         return ((path.relative_to(ROOT).as_posix(), line, words) for path in paths for line, words in read(path))
 
-    found = {package: of(sorted((ROOT / package).glob("fairlead*/**/*.py")), prose_of_code) for package in PACKAGES}
+    found = {
+        package: of([path for path in sorted((ROOT / package).rglob("*.py")) if "tests" not in path.parts], prose_of_code)
+        for package in PACKAGES
+    }
     documents = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED]
     found["docs"] = of([*documents, *sorted(ROOT.glob("*.md"))], prose_of_document)
     found["docs/decisions"] = of(sorted((ROOT / "docs/decisions").glob("*.md")), prose_of_document)

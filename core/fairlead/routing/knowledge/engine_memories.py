@@ -1,5 +1,5 @@
 """What was observed of engines, in a form that outlives the router: routers keep it on disk, the control API has its
-own. A router that begins goes by the newest of it until it has measured the same itself.
+own. A router that starts uses the newest of it until it has measured the same itself.
 
 The danger is another engine at the same pool. So nothing is believed that is implausible, older than a week, or of
 another pool, model or revision; the first few prefills, answers and prompts take its place, however far off it is.
@@ -41,8 +41,8 @@ def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, 
 
 
 def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-    """What of it still holds for the engines of `table`, counted in its tokens, as old as it is now; None if nothing
-    does.
+    """The part that still holds for the engines of `table`, counted in its tokens, with its present age; None if
+    nothing does.
     """
     ours = _revisions(table)
     others = bool(memory.revisions and ours) and not set(memory.revisions) & set(ours)
@@ -69,7 +69,7 @@ def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMem
 
 
 def decode_coefficients(memory: EngineMemory) -> tuple[float, ...]:
-    """Of a decode step: as they were fitted, else a step that takes always as long; empty where neither is known."""
+    """For a decode step: as they were fitted, else a step that takes always as long; empty where neither is known."""
     step = memory.known.decode_step_seconds.observed
     if step is None:
         return ()
@@ -90,7 +90,7 @@ def _within(figure: Figure, least: float, most: float) -> Figure:
 
 
 def _counted(memory: EngineMemory, bytes_per_token: float) -> EngineMemory:
-    """The same in tokens of so many bytes."""
+    """The same in tokens of this many bytes."""
     times, speed, fit = memory.counted_by / bytes_per_token, memory.known.prefill_tokens_per_second, memory.decode_fit
     if times == 1.0:
         return memory

@@ -155,8 +155,8 @@ class PrefillSpeeds:
 class RecalledSpeed:
     """A speed that was observed before this router began, until it has measured one itself.
 
-    It goes by at most a week old, and not when prefills contradict it: even short ones, which tell no speed as they
-    wait for the engine's step, are computed no faster than the engine computes.
+    It is used up to a week old, and not when prefills contradict it: even short ones, which tell no speed as they wait
+    for the engine's step, are computed no faster than the engine computes.
     """
 
     __slots__ = ("_figure", "_observed_at", "_prefills", "_seconds", "_tokens", "value")
@@ -192,7 +192,7 @@ class RecalledSpeed:
             self.value, self._figure = None, UNKNOWN
 
     def figure(self, now: float) -> Figure:
-        """As it was observed, with its age of now."""
+        """As it was observed, with its present age."""
         return UNKNOWN if self.value is None else replace(self._figure, age_seconds=max(0.0, now - self._observed_at))
 
 
