@@ -1,7 +1,7 @@
 """An engine model whose decode steps take as long as a pool's were measured to.
 
-Routers measure how long a token takes after the first, in the mean of what decoded beside it and of the prefills that
-held it up. A model has a cost for a step, for each sequence in it and for each token of context. So its decode costs
+Routers measure how long a token takes after the first, averaged over the batches it decoded in and the prefills that
+delayed it. A model has a cost for a step, for each sequence in it and for each token of context. So its decode costs
 are stretched until a step of the pool's usual batch takes what was measured, less what prefills held it up. By Little's
 law the usual batch is what arrives in a second times what an answer takes.
 """
@@ -20,15 +20,15 @@ FURTHEST = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualLoad:
-    """What arrives at one instance, in the mean."""
+    """What arrives at one instance, on average."""
 
     requests_per_second: float
     output_tokens: float
-    """Of a request."""
+    """Mean of a request."""
     context_tokens: float
-    """Of a sequence while it decodes."""
+    """Mean of a sequence while it decodes."""
     prefill_seconds: float
-    """Of a request, for what no cache has of its prompt."""
+    """Mean of a request, for the uncached part of its prompt."""
 
 
 def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:

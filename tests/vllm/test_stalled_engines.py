@@ -58,7 +58,7 @@ async def test_an_engine_process_that_stops_is_found_and_its_requests_end_or_mov
     await until(lambda: life(running, home) is Life.ACTIVE, SECONDS)
     engines[home].signal_core(signal.SIGSTOP)
     stopped_at = time.monotonic()
-    waiting = [asyncio.create_task(ask(running, "s", "a turn that waits", 16, stream=number % 2 == 0)) for number in range(4)]
+    waiting = [asyncio.create_task(ask(running, "s", "a turn that waits", 16, stream=number % 2 == 0)) for number in range(3)]
     async with httpx.AsyncClient(trust_env=False) as client:
         assert (await client.get(f"http://{engines[home].address}/health", timeout=SECONDS)).status_code == 200
     await until(lambda: life(running, home) is Life.STALLED, SECONDS)

@@ -134,7 +134,7 @@ class Recommendation:
     speed: Figure = UNKNOWN
     """The prefill speed of an instance by which the first ones were counted, from zero."""
     start: Figure = UNKNOWN
-    """How long an instance takes to start, if more are wanted for what comes until the first ones serve."""
+    """How long an instance takes to start, if more are wanted for the requests until the first ones serve."""
     expected_prompt_tokens: int | None = None
     """What will be held by then, if it goes on coming as since the first ones were wanted."""
 

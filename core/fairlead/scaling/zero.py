@@ -77,7 +77,7 @@ def _while_starting(
     capacity: Capacity,
     now: float,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """More instances for what comes until the first ones serve; None where no more are wanted, or nothing is known."""
+    """More instances for the requests until the first ones serve; None if no more are wanted, or nothing is known."""
     start = capacity.start_seconds.observed
     expected = {role: _expected(one, demand, start, now) for role, one in roles.items()}
     numbers = {

@@ -132,8 +132,8 @@ class Scheduler(Protocol):
 
     @property
     def assumed_routers(self) -> int:
-        """How many routers are taken to have as much under way as this one, itself among them: the live ones that do
-        not tell."""
+        """How many routers, this one included, are assumed to have as much in flight as this one: the live ones that
+        report nothing."""
 
     @property
     def caches(self) -> EngineCaches:

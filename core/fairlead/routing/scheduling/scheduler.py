@@ -347,7 +347,7 @@ class PoolScheduler:
 
     @property
     def assumed_routers(self) -> int:
-        """How many routers it takes to have as much under way as itself, itself among them."""
+        """How many routers, this one included, are assumed to have as much in flight as this one."""
         return self._state.view.assumed_routers
 
     @property
