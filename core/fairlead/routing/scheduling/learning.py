@@ -162,9 +162,10 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """Measure the tokens that have come of a running answer, until enough decode steps were seen.
 
-    The first answers of a pool end late. What is sent before leaves decodes no time, which delays all of them.
+    The first answers of a pool end late. What is sent before leaves decodes no time, which delays all of them. One of
+    several routers waits for whole answers: in a few tokens' time, other routers' requests are a guess.
     """
-    if not state.learns_decoding or state.decode_times.is_settled:
+    if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1:
         return
     tokens = tracked.generated_tokens
     if _learn_steps(state, tracked, state.loads[tracked.decodes_on], now, tokens):
