@@ -59,8 +59,8 @@ class Infra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """What a subject adds: routes, tasks that run for ever, what listens to notices of other processes (`on_gap`: some
-    may have been missed), and jobs that run in the background while the context is open.
+    """What a subject adds: routes, tasks that run until the process ends, listeners to notices of other processes
+    (`on_gap`: some notices may be missing), and jobs that run in the background while the context is open.
     """
 
     routes: Sequence[APIRouter]

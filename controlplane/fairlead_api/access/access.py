@@ -36,13 +36,15 @@ KUBERNETES = "kubernetes"
 """Source of identities of the cluster."""
 
 BOOTSTRAP = "bootstrap"
-"""Source of who holds a token of the environment."""
+"""Source of an identity that holds a token of the environment."""
 
 ANYBODY = "none"
-"""Source of who was let in without being asked for anything."""
+"""Source of an identity that open mode accepts without a credential."""
 
 SHARE_SECONDS = 1.0
-"""A credential is looked up once in that time, but anew once any process says that one ended. Pages ask ten things."""
+"""Seconds for which the API reuses the lookup of a credential, unless a process reports that one ended. A page makes
+ten requests.
+"""
 
 MOST_NAMESPACES = 100
 
@@ -185,7 +187,7 @@ class Access:
         """Raises Denied (and records it) unless the caller's role reaches `role`: in `namespace`, without one in all of
         them, or `somewhere` in any of them.
 
-        A machine's role is reached only by itself and in open mode.
+        Only a caller with exactly that role reaches a machine's role, except in open mode.
         """
         who = caller.identity
         if self._is_anybody(who) or who.reaches(role, namespace) or (somewhere and who.reaches_somewhere(role)):

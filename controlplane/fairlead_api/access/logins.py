@@ -167,13 +167,13 @@ class Logins:
         return LoginLink(token=token, path=f"/login?token={token}", expires_at=expires_at)
 
     async def sessions(self, cursor: str | None, limit: int, caller: Caller, now: datetime) -> Page[WebSessionItem]:
-        """Web sessions that live: all for who is admin in all namespaces, else the caller's own."""
+        """Live web sessions: all of them for an admin in all namespaces, else the caller's own."""
         found = await self._store.sessions(cursor, limit, _owner(caller), now)
         mine = caller.key.hex()[:ID_DIGITS]
         return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
 
     async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
-        """Ends a web session; only who is admin in all namespaces ends one of others. Raises NotFound."""
+        """Ends a web session; only an admin in all namespaces ends one of others. Raises NotFound."""
         try:
             await self._store.revoke_session(session_id, _owner(caller), caller, now)
         finally:

@@ -21,7 +21,7 @@ CLUSTER = "cluster"
 """The role of entries about changes that were seen in the cluster."""
 
 MACHINES = ("autoscaler", "controller", "operator")
-"""Words in the field managers of programs that change objects by themselves: `horizontal-pod-autoscaler`,
+"""Words in the field managers of programs that change objects automatically: `horizontal-pod-autoscaler`,
 `argocd-controller`, `kustomize-controller`. Others, such as `kubectl-edit`, are the tools of people."""
 
 
@@ -33,7 +33,7 @@ def kind_of(role: str, action: str, source: str) -> AuditKind:
 
 
 def in_sight(subject: str, sight: Sight) -> bool:
-    """Whether an entry about this object, such as `default/chat`, may be read by who sees these namespaces."""
+    """Whether a caller with access to these namespaces may read an entry about this object, such as `default/chat`."""
     namespace, slash, _ = subject.partition("/")
     return sight is None or (bool(slash) and namespace in sight)
 

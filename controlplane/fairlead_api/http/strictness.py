@@ -20,12 +20,12 @@ from fairlead_api.http.problems import of_input, of_malformed, of_too_large, pro
 from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
-"""Bytes of the largest body that is read strictly. Larger may be what comes from processes, and a simulation with its
-trace, which has a decoder of its own; all else is refused, as JSON may take forty times its size in memory.
+"""Bytes of the largest body that is read strictly. Bodies from processes may be larger, and so may a simulation with
+its trace, which has its own decoder. The API refuses all others: JSON may take forty times its size in memory.
 """
 
 LARGEST_OF_STRANGERS = 64 * 1024
-"""Bytes of the largest body of a login, before which nobody says who asks."""
+"""Bytes of the largest body of a login, whose sender is still unknown."""
 
 CLUSTER_AUDIT = "/v1/kubernetes/audit"
 """Path of the webhook that takes the Kubernetes API's audit events."""

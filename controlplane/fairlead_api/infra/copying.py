@@ -31,7 +31,7 @@ _EPOCH = moment(946_684_800)
 _MICROSECOND = timedelta(microseconds=1)
 
 _NUMBERS = {"integer": ("i", 4, 23), "bigint": ("q", 8, 20), "real": ("f", 4, 700), "double precision": ("d", 8, 701)}
-"""Of each type of number how it is packed, its bytes, and its id in Postgres, which arrays carry."""
+"""By type of number: its struct format, its bytes, and its type id in Postgres, which arrays carry."""
 
 
 class Field:
@@ -177,7 +177,7 @@ async def end_suspended_copies(database: Database, seconds: float) -> int:
 
 
 async def keep_ending_suspended_copies(database: Database, seconds: float) -> None:
-    """Does so for ever, in every API process: the one that stands still may be the one that does background work."""
+    """Ends them until cancelled, in every API process: the suspended one may be the one that does background work."""
     while True:
         await asyncio.sleep(seconds / 2)
         with suppress(StoreUnavailable):

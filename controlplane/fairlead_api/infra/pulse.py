@@ -158,7 +158,7 @@ class Pulse:
             self._heard_at = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """Asks for ever."""
+        """Asks the database whether it answers, until cancelled."""
         while True:
             try:
                 seconds = CONNECT_SECONDS if self._heard_at is None else RECONNECT_SECONDS

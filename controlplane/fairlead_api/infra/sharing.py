@@ -90,7 +90,7 @@ class Recent:
         return result
 
     async def close(self) -> None:
-        """Cancels computations that are under way in the background."""
+        """Cancels computations that run in the background."""
         tasks = list(self._refreshing.values())
         for task in tasks:
             task.cancel()

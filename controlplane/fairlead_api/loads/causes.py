@@ -22,7 +22,7 @@ MUCH = 1.5
 FEW_SHARE = 0.5
 """Few sessions with at least this share of the tokens are worth naming."""
 FEW_RECORDED = 5
-"""Of fewer requests no shares are told, even if all are recorded."""
+"""With fewer requests, no shares are reported, even if all are recorded."""
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 """What the SLO limits, by metric: by these an instance is short, or the pool."""
 SHORTLY = timedelta(minutes=1)

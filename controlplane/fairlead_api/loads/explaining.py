@@ -20,13 +20,13 @@ LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
 """Shorter stretches have too few recorded requests, so their senders are those of the five minutes to their end."""
 SHARED = 240
-"""What all instances had in a stretch is read once for all who ask about one of them in this part of its length, 15 s
-of an hour: so little of it is new by then, and an open page asks again and again.
+"""All requests about any instance in a stretch share one reading of all instances for this part of the stretch, 15 s of
+an hour: little of it is new by then, and an open page asks again and again.
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""Of a stretch at least so long that ended this lately, what was read last is told, with the times it is of, and nobody
-waits while it is read again.
+"""For a stretch at least LONG that ended within ENDED, the last reading is returned with its own times, and no request
+waits while the stretch is read again.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
 """Changes this long before the stretch may be its cause."""
@@ -72,7 +72,7 @@ class LoadWindows(Protocol):
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
-        """Who sent to the instance, what came and went, and what changed."""
+        """The senders to the instance, the sessions that arrived and left, and the changes."""
 
 
 class LoadExplaining:

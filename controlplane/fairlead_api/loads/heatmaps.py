@@ -323,8 +323,8 @@ _ROLES = tuple(Role)
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
     """By role and name; or by largest, newest or most painful values first, with rows without values last.
 
-    Pain is how far over the limit and for how long; of rows with equal pain, and of metrics without a limit, the mean
-    decides. Of a metric of which a low value hurts, the lowest mean is first.
+    Pain is how far values are over the limit, and for how long. The mean decides between rows with equal pain, and for
+    metrics without a limit. For a metric whose low values hurt, the lowest mean is first.
     """
 
     def weight(row: HeatmapRow) -> tuple[float, float]:

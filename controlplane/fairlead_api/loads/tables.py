@@ -108,9 +108,9 @@ heatmap_columns = Table(
 )
 """A column of a heatmap in one row: `step` seconds of all instances of a pool, from `bucket` on.
 
-`instances` are their names, `roster` the digest of that list. Of each metric there are three lists in the same order:
-what `_rollup` keeps of one instance. A metric that no instance has a value of is null. Single seconds (`step` 1) are
-ten columns in one row, one after the other, and only `_max` has them.
+`instances` are their names, `roster` the digest of that list. Each metric has three lists in the same order: what
+`_rollup` keeps of one instance. A metric is null if no instance has a value. Single seconds (`step` 1) are ten columns
+in one row, one after the other, and only `_max` has them.
 """
 
 POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")

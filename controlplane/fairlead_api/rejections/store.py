@@ -49,8 +49,8 @@ _ADVICE = {
 
 
 def advice(reason: str, found: Simulated | None = None) -> str:
-    """One to three sentences; for a cause that this version does not know, they say where to look. What simulations
-    `found` of the pool lately says more of requests that were refused for want of instances.
+    """One to three sentences; for a cause that this version does not know, they say where to look. If requests were
+    refused because instances were missing, `found`, the result of the pool's latest simulations, adds to them.
     """
     try:
         usual = _ADVICE[RejectionReason(reason)]

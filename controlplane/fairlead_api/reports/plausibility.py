@@ -156,7 +156,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
 
 def _address_fault(address: AskAddress) -> str | None:
-    """What keeps others from being told of the address; None when nothing does."""
+    """The fault for which the API does not pass the address to other routers; None without a fault."""
     if not (0 < len(address.host) <= LONGEST_HOST and set(address.host) <= HOST_CHARACTERS):
         return "name"
     return fault(address) if 0 < address.port < 2**16 and len(address.secret) >= SHORTEST_SECRET else "number"

@@ -21,12 +21,12 @@ LAG_SECONDS = 2
 _ENOUGH_BUCKETS = 6
 """Fewest buckets of 10 s in which a decode step was measured."""
 _LEAST_SPREAD = 0.1
-"""Batches must differ by this share of their mean (standard deviation), or nothing is learnt about larger ones."""
+"""Batches must differ by this share of their mean (standard deviation), or they say nothing about larger ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Sums over finished requests; `generated_tokens` are of running ones too, 0 of routers that do not tell them."""
+    """Sums over finished requests; `generated_tokens` include running ones; 0 if a router does not report them."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -37,7 +37,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """Requests that came for the pool in the window, and how many were refused, by reason."""
+    """Requests that arrived for the pool in the window, and how many were refused, by reason."""
 
     requests: int
     prompt_tokens: int

@@ -36,9 +36,9 @@ LOADS = (
     "kv_usage",
 )
 OF_INSTANCES = ("ttft_attainment", "ttft_p95", "tpot_p95")
-"""Beside LOADS, what the rollups of an instance have."""
+"""The lines that an instance's rollups have, in addition to LOADS."""
 KEPT = ("attainment", "ttft_attainment", "refused", "burn")
-"""Of the requests that were judged, so that both targets are never met by more of them than one is."""
+"""Shares of the judged requests: so the share that meets both targets never exceeds the share that meets one."""
 QUANTILES = {"ttft_p50": ("ttft", 0.5), "ttft_p95": ("ttft", 0.95), "tpot_p95": ("tpot", 0.95)}
 GOALS = {"goal": "percentile", "ttft_limit": "ttft_seconds", "tpot_limit": "tpot_seconds"}
 MODELS = {"predictor_error": "error_seconds", "formula_error": "formula_error_seconds", "predictor_drift": "drift"}
@@ -47,7 +47,7 @@ DECISIONS = ("instances_recommended", "prefill_load", "decode_load")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is asked of: all pools in sight, a pool, or an instance of it."""
+    """The subject of a question: all pools in sight, a pool, or an instance of it."""
 
     pool: PoolKey | None = None
     instance: str | None = None
@@ -266,12 +266,12 @@ class _Asked:
         return [self._line(name, where, values, part, Drawn.POINTS) for part, values in found.items()]
 
     def _rates(self, where: Steps, amounts: Mapping[int, float], known: Mapping[int, object]) -> dict[int, float | None]:
-        """Per second of what is over of each step; zero where routers reported and told of none."""
+        """Per second of the elapsed part of each step; zero where routers reported, but no such event."""
         rates: dict[int, float | None] = dict.fromkeys(known, 0.0)
         return rates | {index: amount / max(1.0, where.lasted(index, self._now)) for index, amount in amounts.items()}
 
     def _slo_least(self) -> int:
-        """Seconds of the finest steps in which what requests kept of the SLO is read."""
+        """Seconds of the finest steps in which SLO attainment is read."""
         early = self._start < self._now - SHORT_KEPT
         wide = self._subject.pool is None and self._end - self._start > WIDE
         return HOUR if early or wide else MINUTE

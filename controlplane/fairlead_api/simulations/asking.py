@@ -195,7 +195,7 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
 
 
 def _weights(present: Sequence[float], count: int) -> list[float]:
-    """Those of so many instances; one that the pool does not have has 1."""
+    """The weights of `count` instances; an instance that the pool does not have has 1."""
     weights = [*present, *[1.0] * (count - len(present))][:count]
     return weights if any(weight != 1.0 for weight in weights) else []
 

@@ -1,4 +1,4 @@
-"""From the runs of a plan's simulation to what is told of it: figures, or why one cannot be known. Pure."""
+"""Turns the runs of a plan's simulation into its report: figures, or why one cannot be known. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -101,9 +101,9 @@ def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str |
 
 
 def sampling_error(run: RunFigures) -> float:
-    """By how much the share in time of as many other requests may be lower: one of twenty is lower still.
+    """By how much the share in time of equally many other requests may be lower: one of twenty is lower still.
 
-    Batch means, as `_by_part`, by time or by session, whichever tells of more.
+    Batch means, as `_by_part`, by time or by session, whichever gives the larger error.
     """
     parts = [[one.attainment for one in of_what] for of_what in (run.parts, run.session_parts) if len(of_what) == PARTS]
     return max((_STUDENT * sqrt(2 / PARTS) * stdev(one) for one in parts), default=0.0)

@@ -1,9 +1,8 @@
 """Runs simulations that people asked for: claims one at a time and hands its runs to processes of the simulator.
 
-The API knows the simulator by its lines only (`fairlead_client.simulation_jobs`); its command is told by what joins the
-two. A process that is free takes the next run; one that dies is started once more with the run that it had. When this
-process dies, its children end with it, and after a silence another API process, or this one started again, begins the
-simulation anew.
+The API knows the simulator by its lines only (`fairlead_client.simulation_jobs`); the caller passes its command. A free
+process takes the next run; a process that dies is started once more with the run that it had. When this process dies,
+its children end with it. After a silence another API process, or this one started again, begins the simulation again.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from fairlead_api.simulations.sizing import Asked, further_runs
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
 
 LOOK_SECONDS = 1.0
-"""How often the runner looks for a simulation to claim, and tells of the one it runs."""
+"""How often the runner looks for a simulation to claim, and reports on the one it runs."""
 MOST_SECONDS = 600.0
 """A simulation that takes longer fails."""
 NICENESS = 5
@@ -173,7 +172,7 @@ def _policy(run: JobRun) -> str:
 
 
 class _Progress:
-    """What the processes of one simulation have told."""
+    """What the processes of one simulation have reported."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -181,7 +180,7 @@ class _Progress:
         self.notes: list[str] = []
         self.alone: list[float | None] = []
         self.runs: list[JobRun] = []
-        """Those that were begun."""
+        """The runs that have begun."""
 
     def take(self, line: JobLine) -> None:
         self.done += line.done

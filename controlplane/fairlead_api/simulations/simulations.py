@@ -110,7 +110,7 @@ class Simulations:
 
 
 def most_requests(runs: int) -> int:
-    """The most requests of each of so many runs."""
+    """The most requests of each run of a simulation that has `runs` of them."""
     return min(MOST_REQUESTS, MOST_SIMULATED // runs)
 
 

@@ -82,7 +82,7 @@ class SloStore(Protocol):
 
 
 class SloReading:
-    """Raises InvalidInput naming the query field, NotFound. The store has what was recorded for so long as `kept`."""
+    """Raises InvalidInput naming the query field, NotFound. The store keeps records for `kept`."""
 
     def __init__(self, store: SloStore, kept: timedelta) -> None:
         self._store = store

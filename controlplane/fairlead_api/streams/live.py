@@ -121,7 +121,7 @@ class Live:
     async def stream(
         self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None, sight: Sight = None
     ) -> AsyncGenerator[bytes, None]:
-        """Events for ever, of pools in sight. `key` is the credential that counts against MAX_STREAMS."""
+        """Events of pools in sight, without end. `key` is the credential that counts against MAX_STREAMS."""
         if self._open[key] >= MAX_STREAMS:
             yield b"event: poll\ndata: {}\n\n"
             return

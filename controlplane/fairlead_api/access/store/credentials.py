@@ -206,10 +206,11 @@ class PostgresAccess:
 
 
 def _maker(who: Identity) -> str:
-    """Who makes a login link: by name and source, as admins of a namespace give any name to links and tokens.
+    """The maker of a login link, by name and source: admins of a namespace give any name to links and tokens.
 
-    The source of sessions that the link opens, so that they are told from those of the same name that others let in.
-    One that names a link's maker itself is told by its hash, or the sources of links made by such sessions would grow.
+    This is the source of the sessions that the link opens. It separates them from sessions of the same name that others
+    let in. A source that itself names a link's maker appears as its hash; otherwise the sources of links made by such
+    sessions would grow.
     """
     source = who.source if not who.source.startswith(_LINK) else f"{_LINK} {digest(who.source).hex()[:ID_DIGITS]}"
     return f"{who.subject} ({source})"

@@ -99,10 +99,10 @@ async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int,
 async def read_columns(
     connection: AsyncConnection, pool: int, metric: str, where: Grid, *, mean: bool
 ) -> tuple[list[Slice], list[tuple[datetime, datetime]]]:
-    """The columns that there are, and the stretches of the grid of which there are none.
+    """The columns that exist, and the stretches of the grid that have none.
 
-    Those are the newest seconds, which are not rolled up yet, and what was rolled up by a release of before these
-    columns; they are to be read from samples and rollups. `metric` is one of METRICS.
+    Such stretches are the newest seconds, which are not rolled up yet, and those that a release without these columns
+    rolled up. The caller reads them from samples and rollups. `metric` is one of METRICS.
     """
     if metric not in METRICS:
         raise ValueError(f"{metric!r} is not a metric")

@@ -179,7 +179,7 @@ async def _senders(connection: AsyncConnection, pool: int, instance: str, start:
 
 
 Shares = tuple[float | None, float | None]
-"""Of the prompt tokens, and of those to prefill."""
+"""The share of the prompt tokens, and that of the tokens to prefill."""
 
 
 def _exact(row: Any) -> Shares:

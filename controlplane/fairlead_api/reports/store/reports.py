@@ -293,7 +293,7 @@ async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
 
 
 def _settle(moves: Table) -> Update:
-    """The first outcome stays: a router that hears anew of a session's move by a person tells of its next request."""
+    """The first outcome stays: a router that receives a person's move again reports the session's next request too."""
     source = recordset([moves.c.id, moves.c.actual_ttft_seconds, moves.c.outcome])
     became = {"actual_ttft_seconds": source.c.actual_ttft_seconds, "outcome": source.c.outcome}
     return update(moves).where(moves.c.id == source.c.id, moves.c.outcome == MoveOutcome.UNDERWAY).values(became)

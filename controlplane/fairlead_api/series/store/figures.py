@@ -102,7 +102,7 @@ async def read_figures(
     now: datetime,
     of_all: float = FLEET_PERCENTILE,
 ) -> dict[int | None, RangeFigures]:
-    """Of each pool in `percentiles`, at whose percentile its TTFT is told, and of all `pools` together (None)."""
+    """Figures of each pool in `percentiles`, with its TTFT at that percentile, and of all `pools` together (None)."""
     ids = sorted({*pools, *percentiles})
     values = {"pools": ids, "start": where.start, "end": where.end}
     base, sums = "1h" if where.by_hours else "1m", defaultdict[int, _Sums](_Sums)

@@ -19,7 +19,7 @@ from fairlead_api.series.reading import Changes
 from fairlead_client.resources.series import Annotation, AnnotationKind, Annotations
 
 MOST = 200
-"""Of each kind."""
+"""The most annotations of each kind."""
 
 _ROWS = {
     AnnotationKind.SCALED: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, CAST(NULL AS text) AS instance, role AS a, "
@@ -92,7 +92,7 @@ _MODELS = text(
 
 
 async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -> Mapping[str, Changes]:
-    """By role, from the present back; `row` is of the table pools. Nothing is known of before the pool was."""
+    """By role, from the present backwards; `row` is of the table pools. Nothing is known from before the pool."""
     values = {"pool": row.id, "since": since}
     now = {one.role: int(one.instances) for one in await connection.execute(_NOW_SERVING, values)}
     changed: dict[str, list[tuple[datetime, int]]] = defaultdict(list)

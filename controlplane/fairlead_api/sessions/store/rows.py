@@ -238,12 +238,13 @@ AT_ONCE = 20_000
 
 
 async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, instances: Collection[str] | None = None) -> None:
-    """Unbinds the pool's sessions held by these instances, or all; history says until when each was held.
+    """Unbinds the pool's sessions that these instances, or any, hold; history says until when each was held.
 
-    Routers are not told: each remembers a session's last home, and its next request tells from where it came and why.
+    Routers receive no notice: each remembers a session's last home, and the session's next request says where it came
+    from and why.
 
-    The database keeps the sessions to itself: there may be hundreds of thousands. They are locked in the order in which
-    reports lock them, which wait for the pool's row meanwhile.
+    The sessions do not leave the database: there may be hundreds of thousands. They are locked in the order in which
+    reports lock them; reports wait for the pool's row meanwhile.
     """
     if instances is not None and not instances:
         return
