@@ -46,7 +46,7 @@ UNASKED = Health(ready=False, reason="NotAskedYet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEngine:
-    """An engine as it was told last. Times are Unix seconds. `leaving`: the file names it no more."""
+    """An engine as last reported. Times are Unix seconds. `leaving`: the file no longer names it."""
 
     name: str
     uid: str
@@ -75,7 +75,7 @@ class ServedEngine:
         )
 
     def report(self, share: float) -> InstanceReport:
-        """As the control API is told; `share` (0-1) of its weight is in force while it warms."""
+        """The report to the control API; `share` (0-1) of its weight is in force while it warms."""
         return InstanceReport(
             id=self.name,
             pod_uid=self.uid,
@@ -138,8 +138,8 @@ def next_round(
 
 
 def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], health: Mapping[str, Health]) -> Mapping[str, Health]:
-    """The healths to go by: while no wanted engine answers in time, those that have served and are only slow count as
-    well. They may be busy with what they were sent, and sending them more is better than refusing everything.
+    """The healths in force: while no wanted engine answers in time, engines that have served and are only slow count as
+    well. They may be busy with their requests, and sending them more is better than refusing everything.
     """
     if any(health.get(name, UNASKED).ready for name in wanted):
         return health
@@ -224,7 +224,7 @@ def _moved(engine: ServedEngine, state: InstanceState, reason: str, now: float) 
 
 
 def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float) -> list[PoolEvent]:
-    """Events of what people want to hear of: an engine lost, back, drained, or taken back."""
+    """Events that interest people: an engine lost, back, drained, or taken back."""
     if before.state is after.state:
         return []
     name = after.name

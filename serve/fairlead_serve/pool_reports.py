@@ -1,4 +1,4 @@
-"""The state of a served pool as the control API is told it: conditions, report and annotations. Pure."""
+"""The state of a served pool as the control API receives it: conditions, report and annotations. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -71,7 +71,7 @@ class Prober:
         return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
 
     async def models(self, url: str) -> ToldModels | None:
-        """The models it lists; None when it lists none, without names when it tells them only to who has its key."""
+        """The models that an engine lists; None if it lists none, without names if it requires a key to list them."""
         try:
             answer = await self._http.get(f"{url}/v1/models")
             if answer.status_code in {401, 403}:
@@ -153,7 +153,7 @@ class HealthWatch:
 
     @property
     def models(self) -> Mapping[str, ToldModels]:
-        """The models of each address that told them."""
+        """The models of each address that listed them."""
         return {address: asked.models for address, asked in self._asked.items() if asked.models is not None and asked.models.names}
 
     async def close(self) -> None:

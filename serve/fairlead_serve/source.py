@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 """Pause between two rounds while no engine's health changes."""
 SETTLED_SECONDS = 5.0
-"""Longest pause between two states that are told."""
+"""Longest pause between two reported states."""
 _MOST_EVENTS = 1000
 
 
@@ -48,7 +48,7 @@ class KnowsHealth(Protocol):
 
     @property
     def models(self) -> Mapping[str, ToldModels]:
-        """The models of each address that told them."""
+        """The models of each address that listed them."""
 
 
 class PoolSource:
@@ -247,7 +247,7 @@ class PoolSource:
 
 
 async def run(source: PoolSource, changed: asyncio.Event) -> None:
-    """Rounds for ever; a change of an engine's health begins one at once."""
+    """Runs rounds until cancelled; a change of an engine's health begins one at once."""
     while True:
         changed.clear()
         try:

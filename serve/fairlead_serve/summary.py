@@ -17,7 +17,7 @@ from fairlead_serve.probing import EngineFindings, keyless_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeReport:
-    """The facts about a running `fairlead serve`. `model` None: no engine told one yet."""
+    """The facts about a running `fairlead serve`. `model` None: no engine has listed one yet."""
 
     gateway: str
     dashboard: str

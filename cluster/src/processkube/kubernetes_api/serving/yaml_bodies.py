@@ -65,7 +65,7 @@ _Loader.add_constructor(f"{_TAG}bool", lambda _loader, node: _BOOLEANS.get(node.
 
 
 def read_yaml(body: bytes) -> Any:
-    """The JSON value of a body. Raises ValueError for what is none."""
+    """The JSON value of a body. Raises ValueError if it has none."""
     try:
         return decode(body)
     except ValueError:

@@ -43,7 +43,7 @@ class Controller(Protocol):
 
 
 class Controlled:
-    """Objects by the uid of their controller. `note` must be told every change."""
+    """Objects by the uid of their controller. `note` must receive every change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
