@@ -64,7 +64,7 @@ class Evidence:
 
 
 class LoadWindows(Protocol):
-    """The source of what happened in a stretch."""
+    """The source of the events in a stretch."""
 
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
         """Load of all instances in both columns of the grid. Raises NotFound for a pool that does not live."""
@@ -76,7 +76,7 @@ class LoadWindows(Protocol):
 
 
 class LoadExplaining:
-    """Reads a stretch, sets the instance beside the others, and says what stands out."""
+    """Reads a stretch, compares the instance with the others, and says what stands out."""
 
     def __init__(self, store: LoadWindows, kept: Kept, recent: Recent) -> None:
         self._store = store
@@ -120,7 +120,7 @@ class LoadExplaining:
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
     """[start, end) widened to whole samples of the table that a cell of that length is read from, and as long a window
-    before it. Samples shorter than `finest` seconds are there no longer. Raises InvalidInput naming `from`.
+    before it. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput naming `from`.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", written, "write a stretch of at most a day")
@@ -138,7 +138,7 @@ def _widened(start: datetime, end: datetime, unit: int) -> Grid:
 
 
 def explanation(pool: PoolKey, instance: str, metric: str, where: Grid, found: Stretches, known: Evidence) -> LoadExplanation:
-    """Arranges what was found. Pure."""
+    """Arranges the findings. Pure."""
     place = found.places[instance]
     others = [name for name, other in found.places.items() if name != instance and other.role is place.role]
     mine = found.now.get(instance)

@@ -1,4 +1,4 @@
-"""Tables of arrivals and load samples by UTC day, and of what is rolled up from them, by instance and by pool."""
+"""Tables of arrivals and load samples by UTC day, and of their rollups, by instance and by pool."""
 
 from sqlalchemy import JSON, REAL, BigInteger, Column, DateTime, Double, Index, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -120,7 +120,7 @@ POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")
 def _pool_rollup(name: str) -> Table:
     """One pool in one bucket, over all its instances.
 
-    `seconds` are those of the bucket that something is known of, `instance_seconds` the same times the instances.
+    `seconds` are the seconds of the bucket with a record, `instance_seconds` the same times the instances.
     """
     return Table(
         name,

@@ -71,20 +71,20 @@ class ExpectationStore(Protocol):
         """From the first to the last of the window's newest recorded requests, of which `most` are simulated."""
 
     async def waiting_plans(self) -> int:
-        """Plans whose simulations are not at their end."""
+        """Plans whose simulations have not ended."""
 
     async def add_trial(self, trial: PlanTrial, now: datetime) -> None: ...
 
     async def expectation(self, plan_id: str) -> "Kept | None":
-        """None where the plan has no simulation."""
+        """None if the plan has no simulation."""
 
     async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
-        """What a simulation for advice found; None where there is none of this id, or it is not done."""
+        """The result of a simulation for advice; None if there is none of this id, or it is not done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A plan's simulation as it is kept; `runs` are what it simulates, of the same requests each."""
+    """A plan's simulation as stored; each of its `runs` simulates the same requests."""
 
     state: str
     error: str | None
@@ -139,7 +139,7 @@ class Expectations:
         return expectation_of(plan.id, kept)
 
     async def _advised(self, plan: Plan, question: Question, simulation: str) -> PlanTrial | None:
-        """None where that simulation did not try this very change of the pool as it is."""
+        """None if that simulation did not try this very change of the present pool."""
         pool = PoolKey.parse(plan.pool)
         kept = await self._store.advised_by(pool, simulation)
         change = None if kept is None else _tried_change(question, kept.asked)

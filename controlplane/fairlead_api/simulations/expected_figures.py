@@ -16,13 +16,13 @@ FEW_SESSIONS = 3.0
 SURE_SESSIONS = 87.0
 """Two counts of this mean are within a quarter of it in nine of ten cases, where each varies by its root."""
 _STUDENT = 2.13
-"""Within so many standard errors of the mean of `PARTS` parts the truth is in nine of ten cases (Student's t)."""
+"""In nine of ten cases the truth lies within this many standard errors of the mean of `PARTS` parts (Student's t)."""
 _NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What the pool's requests got when they were recorded: the share in time of those served, the hit rate, and the
+    """The recorded results of the pool's requests: the share in time of those served, the hit rate, and the
     sessions that moved; None where nothing was measured.
     """
 
@@ -33,8 +33,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trialled:
-    """What the runs of a plan's simulation found, in the order of `plan_changes.Trial.runs`, with what was recorded of
-    the same requests.
+    """The figures of the runs of a plan's simulation, in the order of `plan_changes.Trial.runs`, and the recorded ones
+    of the same requests.
     """
 
     figures: list[RunFigures]
@@ -130,7 +130,7 @@ def _by_chance(found: _Found) -> str | None:
 
 
 def _by_rate(found: _Found, expected: float) -> str | None:
-    """Traffic is never twice the same, and engines are not as fast as declared: both are like another rate."""
+    """Traffic never repeats exactly, and engines are not as fast as declared: both are like another rate."""
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None
     others = " and ".join(f"{found.words(value)} at {rate:g} times the rate" for rate, value in zip(RATES, found.at_rates, strict=True))

@@ -47,7 +47,7 @@ class Simulating:
         self._processes = processes
 
     async def run(self) -> None:
-        """For ever: claim and simulate. A database that is away is asked again."""
+        """Claims and simulates until cancelled. If the database is away, it asks again."""
         while True:
             claimed = None
             with suppress(StoreUnavailable):
@@ -92,7 +92,7 @@ class Simulating:
         await self._store.finish(claimed, self._runner, results, winner_of(claimed.policies, results), notes, progress.done)
 
     async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:
-        """Every run is simulated; whose requests."""
+        """Simulates every run; returns the requests."""
         traffic = await self._store.traffic(claimed)
         await self._batch(claimed, traffic, claimed.runs, progress)
         if claimed.sizing is not None:
@@ -106,7 +106,7 @@ class Simulating:
         return reach_of(progress.alone, traffic.unanswered, asked.slo_ttft_seconds, asked.goal, asked.prefill_tokens_per_second, sessions)
 
     async def _batch(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
-        """Some runs, all at their end."""
+        """Simulates these runs and waits until all have ended."""
         progress.runs += runs
         # more requests may have come since it was asked for
         await self._store.go_on(claimed, self._runner, progress.done, len(traffic.requests) * len(progress.runs))
@@ -122,7 +122,7 @@ class Simulating:
             raise failed.exceptions[0] from None
 
     async def _share(self, claimed: Claimed, traffic: Traffic, left: "RunsLeft", progress: "_Progress") -> None:
-        """What is left of the runs, one after the other, in a process of their own."""
+        """Simulates the runs that are left, one after the other, in one process."""
         job = SimulationJob(
             requests=traffic.requests,
             weight=traffic.weight,
@@ -142,8 +142,8 @@ class Simulating:
 
 
 class RunsLeft:
-    """Runs that no process has begun. Those of policies that take longest come first, so that no process is left alone
-    with one at the end; a policy of which no run has ended may take longest of all.
+    """Runs that no process has begun. The runs of the slowest policies come first, so that no process works alone on
+    one at the end; a policy without an ended run may be the slowest of all.
     """
 
     def __init__(self, runs: Sequence[JobRun]) -> None:
@@ -151,7 +151,7 @@ class RunsLeft:
         self._seconds: dict[str, float] = {}
 
     def take(self) -> JobRun | None:
-        """The next run, for a process that is free."""
+        """The next run, for a free process."""
         if not self._runs:
             return None
         chosen = max(self._runs, key=lambda run: (self._seconds.get(_policy(run), inf), run.rate))
@@ -159,11 +159,11 @@ class RunsLeft:
         return chosen
 
     def ended(self, run: JobRun, seconds: float) -> None:
-        """It took so long."""
+        """Notes how long the run took."""
         self._seconds[_policy(run)] = seconds
 
     def give_back(self, run: JobRun) -> None:
-        """Its process died."""
+        """Takes back a run whose process died."""
         self._runs.append(run)
 
 
@@ -237,7 +237,7 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
 
 
 async def _give(stdin: asyncio.StreamWriter, content: bytes) -> None:
-    """Write to a process. One that died takes nothing: who reads its answers sees that."""
+    """Write to a process. A dead process takes nothing: the reader of its answers notices that."""
     if stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
         return
     with suppress(ConnectionError):
