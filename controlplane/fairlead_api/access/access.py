@@ -1,4 +1,4 @@
-"""Access control: who asks, and whether they may.
+"""Access control: identifies callers and checks their rights.
 
 Secrets are compared and stored only as SHA-256. Prefixes tell the kinds apart: `flt_` API token, `fls_` web session,
 `fll_` login link; anything else can only be a bootstrap secret.
@@ -140,7 +140,7 @@ class Access:
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
         """The identity with its rights as they are now, if it is the cluster's or the identity provider's.
 
-        A web session is good while that stands by which it was opened. Raises NotAuthenticated.
+        A web session is valid as long as the login that opened it. Raises NotAuthenticated.
         """
         if identity.source == OIDC:
             return self.provided(identity)
@@ -227,7 +227,7 @@ class Access:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
-        """Nobody hands out rights where they are not admin. Raises InvalidInput, Denied (and records it)."""
+        """Callers give rights only where they are admin. Raises InvalidInput, Denied (and records it)."""
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):
             await self.require(caller, AccessRole.ADMIN, target, now, namespace)

@@ -81,7 +81,7 @@ STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelt
 
 
 class GatewayKeyStore(Protocol):
-    """Keys in the database. Every write appends its audit entry and tells the routers, in the same transaction."""
+    """Keys in the database. Every write appends its audit entry and notifies the routers, in the same transaction."""
 
     async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]: ...
 

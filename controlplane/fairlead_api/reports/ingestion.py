@@ -38,7 +38,7 @@ class Ingested:
 
 
 class ReportStore(Protocol):
-    """The database as ingestion needs it."""
+    """The database operations of ingestion."""
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
         """Makes sure that rows of these days can be stored, by table."""

@@ -105,7 +105,7 @@ class Live:
         return sum(self._open.values())
 
     def look_again(self, pool: PoolKey) -> None:
-        """The pool's state has changed: topics that show it are read soon, and not when their time has come."""
+        """The pool's state has changed: reads the topics that show it soon, before their next poll."""
         for (topic, of, _), feed in self._feeds.items():
             if isinstance(self._topics[topic], Snapshot) and of in {None, str(pool)}:
                 feed.changed.set()

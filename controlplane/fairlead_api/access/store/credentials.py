@@ -31,7 +31,7 @@ from fairlead_client.resources.pages import Page
 _NOTE_USE = timedelta(minutes=1)
 
 _LINK, _TOKEN = "login-link", "token:"
-"""How the sources begin of whom a link or a token let in."""
+"""Prefixes of the sources of identities that a link or a token let in."""
 
 
 class PostgresAccess:

@@ -1,6 +1,4 @@
-"""Reports in Postgres: those of one post are stored in one transaction, and what the gateway's keys were used for is
-added up.
-"""
+"""Reports in Postgres: stores the reports of one post in one transaction, and adds up the use of the gateway's keys."""
 
 import logging
 import struct
@@ -80,10 +78,10 @@ ROWS = (*OF_POOLS, "key_use")
 """The fields of a Report whose rows are stored once; each row but a key's use is of a pool."""
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
-"""What is kept of a KnownCache below its pool and instance."""
+"""The fields of a KnownCache that are stored below its pool and instance."""
 
 FIGURE_FIELDS = tuple(item.name for item in fields(LearntFigure) if item.name not in {"pool", "instance"})
-"""What is kept of a LearntFigure below its pool and instance."""
+"""The fields of a LearntFigure that are stored below its pool and instance."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
 """Errors raised for a row that Postgres or its driver cannot take."""
