@@ -1,5 +1,5 @@
-"""The audit log as the public API lists it; and who changed pools by the Kubernetes API's audit log, with the revisions
-that name their author from it.
+"""The audit log as the public API lists it; and the authors of changes of pools, from the Kubernetes API's audit log,
+which revisions name.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ NEVER = Seen(version=0, generation=0)
 
 
 class PostgresClusterChanges:
-    """Keeps who changed what in the cluster."""
+    """Keeps the changes in the cluster and their authors."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

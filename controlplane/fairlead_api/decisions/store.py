@@ -1,5 +1,5 @@
-"""Sampled decisions as the public API shows them, each with the rule and the terms that decided it; and sessions all of
-whose decisions are kept.
+"""Sampled decisions as the public API shows them, each with the rule and the terms that decided it; and sessions whose
+every decision is kept.
 """
 
 from collections import Counter
@@ -135,7 +135,7 @@ class PostgresDecisions:
 
 
 def _kept_for(reason: KeptFor) -> Test:
-    """Rows of routers that did not tell why are of the sample."""
+    """Rows of routers that did not report why belong to the sample."""
     return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value
 
 
@@ -143,7 +143,7 @@ kept = tables.kept_sessions
 
 
 class PostgresKeptSessions:
-    """Kept sessions in the database. A write appends its audit entry and tells the routers, in the same transaction."""
+    """Kept sessions in the database. A write appends its audit entry and notifies routers, in the same transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -193,7 +193,7 @@ class PostgresKeptSessions:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
-    """The id of the pool, which no other call keeps sessions of until this one is done. Raises NotFound."""
+    """The id of the pool; no other call keeps sessions of it until this one is done. Raises NotFound."""
     number: int = (await pool_row(connection, pool)).id
     pools = tables.pools
     await connection.execute(select(pools.c.id).where(pools.c.id == number).with_for_update(key_share=True))

@@ -1,4 +1,4 @@
-"""Refused requests as the public API shows them, by cause, each with what can be done about it."""
+"""Refused requests as the public API shows them, by cause, each with its remedy."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -126,7 +126,7 @@ class PostgresRejections:
 
 
 def _newest(groups: Mapping[Cause, list[Any]]) -> "Select[Any]":
-    """The newest rows of each cause, looked for from its last one backwards: it may be few among millions."""
+    """The newest rows of each cause. The search runs backwards from its last row: it may have few among millions."""
     time = DateTime(timezone=True)
     sought = values(
         column("pool_id", BigInteger),

@@ -1,5 +1,5 @@
-"""What was in force of a pool and what was decided: instances serving and wanted, goals, recommendations, models; and
-what happened in a range of time: other numbers wanted, other specs, windows of schedules, instances lost.
+"""A pool's values in force and decisions: instances serving and wanted, goals, recommendations, models; and the events
+in a range of time: other numbers wanted, other specs, windows of schedules, instances lost.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -42,7 +42,7 @@ _ROWS = {
 async def read_annotations(
     connection: AsyncConnection, pools: Mapping[int, str], instance: str | None, start: datetime, end: datetime
 ) -> Annotations:
-    """Of these pools (names by id); of an instance's own failures only if one is given."""
+    """Annotations of these pools (names by id); of failures only those of `instance`, if one is given."""
     items: list[Annotation] = []
     complete = True
     for kind, statement in _ROWS.items():
@@ -144,7 +144,7 @@ async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -
 
 
 async def read_models(connection: AsyncConnection, pool: int, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-    """A figure of the last model of each step and router."""
+    """One figure of the last model of each step and router."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_MODELS, {**_where(pool, where), "kind": kind}):
         if row.value is not None:

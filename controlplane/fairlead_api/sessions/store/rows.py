@@ -39,7 +39,7 @@ class SessionRow:
     shared_at: datetime | None = None
     """When its name was last found to be shared by several conversations."""
     ended_at: datetime | None = None
-    """When its last holder was released, if nobody holds it."""
+    """When its last holder was released, if no instance holds it."""
     new: bool = False
     """Whether the table has no row for it yet."""
     holders: list[dict[str, Any]] = field(default_factory=list)
@@ -72,11 +72,11 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""A binding so soon after its name was found to be shared comes from a router that has not heard of it yet."""
+"""A binding this soon after its name was found to be shared comes from a router that does not know it yet."""
 
 
 def give_up(row: SessionRow, change: BindingChange) -> None:
-    """The session's name was found to be shared: nobody holds it any more."""
+    """The session's name was found to be shared: no instance holds it any more."""
     at = max(moment(change.at), row.bound_at)
     if row.held.instance is not None:
         _release(row, at)
@@ -86,7 +86,7 @@ def give_up(row: SessionRow, change: BindingChange) -> None:
 
 
 def _release(row: SessionRow, at: datetime) -> None:
-    """Its holder held it until then."""
+    """Notes that its holder held it until `at`."""
     if row.holders:
         row.holders[-1]["released_at"] = at
     else:
