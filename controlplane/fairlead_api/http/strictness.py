@@ -93,7 +93,7 @@ async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping
 
 
 OPEN = ("/internal/", "/v1/kubernetes/")
-"""A newer router may tell what an older API skips; the Kubernetes API adds a `timeout` to what it sends."""
+"""A newer router may report fields that an older API skips; the Kubernetes API adds a `timeout` to its requests."""
 
 
 def closed(route: BaseRoute) -> BaseRoute:

@@ -1,4 +1,4 @@
-"""The Kubernetes API, asked with the kubeconfig of the settings; what it refuses becomes an error of ours."""
+"""The Kubernetes API, called with the kubeconfig of the settings; its refusals become errors of ours."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -65,7 +65,7 @@ class Partitions:
     async def drop_before(self, table: str, day: date) -> list[str]:
         """Drops the partitions of days before `day`; returns their names.
 
-        It gives up soon where somebody reads in the table for long, as a dump does: all others would wait behind it.
+        It gives up soon if a reader holds the table for long, as a dump does: all others would wait behind it.
         """
 
         async def work(connection: AsyncConnection) -> list[str]:
