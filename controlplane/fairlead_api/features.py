@@ -1,4 +1,4 @@
-"""What a subject is built from, what it adds to the API, and how all of it runs."""
+"""The infrastructure that subjects are built from, the features that they add to the API, and how these run."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ LISTENING_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infra:
-    """What every subject may be built from. `present`, `recent` and `of_hours` share answers among callers; `simulator`
+    """The infrastructure for every subject. `present`, `recent` and `of_hours` share answers among callers; `simulator`
     is the command of a process that simulates jobs.
     """
 

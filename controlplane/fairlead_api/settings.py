@@ -54,12 +54,12 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
 
 
 ROLLED_UP = ("load_samples_days", "rollups_10s_days", "rollups_1m_days")
-"""Each but the first keeps rows that are made of those that the one before it keeps."""
+"""Each setting but the first keeps rows that are computed from the rows of the setting before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Days each kind of row is kept."""
+    """How many days each kind of row is kept."""
 
     load_samples_days: int = _days(
         "LOAD_SAMPLES",

@@ -193,7 +193,7 @@ class OpenIdProvider:
         status, found = await self._ask("GET", place, {"authorization": f"Bearer {token}"})
         if status != 200:
             raise self._away(f"the identity provider does not tell who signed in: {status}")
-        if found.get("sub") != claims["sub"]:  # Core 5.3.2: else somebody's claims could be another's
+        if found.get("sub") != claims["sub"]:  # Core 5.3.2: else they could be another person's claims
             raise NotAuthenticated(REFUSED, "the identity provider told of another person than the one who signed in")
         return {**found, **claims}
 

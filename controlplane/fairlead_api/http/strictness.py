@@ -107,7 +107,7 @@ def closed(route: BaseRoute) -> BaseRoute:
     async def check(request: Request) -> None:
         check_parameters(known, request)
 
-    # the last of its dependencies, so that who may not ask hears that first
+    # the last of its dependencies, so that a caller without the role gets that refusal first
     route.dependant.dependencies.append(get_dependant(path=route.path_format, call=check))
     return route
 

@@ -200,7 +200,7 @@ class Database:
                 if isinstance(error.orig, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure) and attempt < _RETRIES:
                     continue
                 if isinstance(error.orig, psycopg.errors.ProgramLimitExceeded):
-                    raise  # the driver calls it operational, but the row is too large for ever
+                    raise  # the driver calls it operational, but the row will always be too large
                 if isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, NOT_NOW):
                     raise self._unavailable(error) from error
                 raise

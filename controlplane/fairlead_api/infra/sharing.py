@@ -111,4 +111,4 @@ class Recent:
     def _refreshed(self, key: Hashable, done: "asyncio.Task[Any]") -> None:
         self._refreshing.pop(key, None)
         if not done.cancelled():
-            done.exception()  # the next who has to wait is told
+            done.exception()  # the next caller that has to wait gets the error

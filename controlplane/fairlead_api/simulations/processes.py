@@ -225,7 +225,7 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
                     return None
                 under_way = following
                 await _give(process.stdin, encode_line(under_way))
-        progress.done -= begun  # what was begun and not ended is simulated anew
+        progress.done -= begun  # a run that began but did not end is simulated again
         left.give_back(under_way)
         status = await process.wait()
         return f"signal {-status}" if status < 0 else f"exit status {status}"

@@ -120,7 +120,7 @@ class SloReading:
         windows = []
         for name, seconds in WINDOWS.items():
             if timedelta(seconds=seconds) > self._kept:
-                continue  # what is left of it would be told as the whole
+                continue  # the part that is left would be reported as the whole
             kept = await self._store.kept(pool, stretch_of(now - timedelta(seconds=seconds), now, now))
             windows.append(burn_window(name, None, kept, percentiles))
             classes = sorted({one.priority_class for one in kept})

@@ -136,7 +136,7 @@ class TableStream:
         """Tells the routers that decide for themselves what the others do, every second."""
         while True:
             await asyncio.sleep(OTHERS_SECONDS)
-            with suppress(StoreUnavailable):  # what was told last grows old at the routers
+            with suppress(StoreUnavailable):  # the last shares grow old at the routers
                 await self.tell_others()
 
     async def tell_others(self) -> None:

@@ -53,7 +53,7 @@ class PostgresAccess:
             async def note(connection: AsyncConnection) -> None:
                 await connection.execute(update(table).where(table.c.token_hash == key).values(last_used_at=now))
 
-            with suppress(StoreUnavailable):  # a database that takes no writes still says who this is
+            with suppress(StoreUnavailable):  # a read-only database still identifies the caller
                 await self._database.writing(note)
         if kind == "flt":
             return Held(identity=read(Identity, row, subject=row.name, source=f"{_TOKEN}{row.id}"))
@@ -240,7 +240,7 @@ async def _open(connection: AsyncConnection, session: bytes, held: Held, login: 
     if identity.source.startswith(_TOKEN):
         tokens = tables.api_tokens.c
         good = select(tokens.id).where(tokens.id == identity.source.removeprefix(_TOKEN), tokens.revoked_at.is_(None))
-        # locked, so that who revokes it from now on sees and ends the session
+        # locked, so that a later revocation sees and ends the session
         if (await connection.execute(good.with_for_update(read=True))).one_or_none() is None:
             raise NotAuthenticated("token-invalid", "the token was revoked")
     await connection.execute(

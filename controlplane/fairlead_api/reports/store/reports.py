@@ -104,7 +104,7 @@ class PostgresReports:
     def __init__(self, database: Database, partitions: Partitions) -> None:
         self._database = database
         self._partitions = partitions
-        self._pool_ids: dict[PoolKey, int] = {}  # ids are for ever, unless another server answers that never had them
+        self._pool_ids: dict[PoolKey, int] = {}  # ids are permanent, unless another server answers that never had them
         self._known_at = database.switched_at
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
