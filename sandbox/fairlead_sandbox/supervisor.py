@@ -105,7 +105,7 @@ class Supervisor:
             if process is not None:
                 await process.stop()
             if task is not None:
-                if process is None or process.note.state == "waiting":  # else its task ends by itself
+                if process is None or process.note.state == "waiting":  # else its task ends without that
                     task.cancel()
                 await asyncio.wait({task})
             if process is not None:

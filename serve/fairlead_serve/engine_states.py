@@ -1,8 +1,8 @@
 """The states of engines that run already, computed from the file, from how they answer, and from what routers know.
 
 Pure: one call is one round. An engine passes through the same states as a pod, by the same rules
-(`fairlead.reconciling.states`); only its drain differs, since nobody here can end it: emptied on request it stays
-drained until that is taken back, and taken out of the file it leaves the pool once it is empty.
+(`fairlead.reconciling.states`). Only its drain differs, because Fairlead cannot end it: an engine drained on request
+stays drained until a person takes that back, and an engine removed from the file leaves the pool once it is empty.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class WantedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How an engine answered last. `reason` is a word for the state, `words` a sentence; empty when all is well."""
+    """An engine's last answer. `reason` is a word for the state, `words` a sentence; empty when all is well."""
 
     ready: bool
     reason: str = ""
@@ -38,10 +38,10 @@ class Health:
 
 
 NO_ANSWER = "NoAnswer"
-"""The reason of an engine that takes the question and does not answer it in time."""
+"""The reason of an engine that accepts the probe but does not answer it in time."""
 
 UNASKED = Health(ready=False, reason="NotAskedYet")
-"""Nobody has asked the engine yet, or its first answer has not come."""
+"""No probe has asked the engine yet, or its first answer has not arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class ServedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The engines after a round, and what happened in it."""
+    """The engines after a round, and the events of the round."""
 
     engines: tuple[ServedEngine, ...]
     events: tuple[PoolEvent, ...]

@@ -1,7 +1,7 @@
-"""Asks engines how they are: whether they answer and serve the model, and once what they say of themselves.
+"""Probes engines: whether they answer and serve the model, and, once, what they say of themselves.
 
-The paths are vLLM's; simulated engines have the same. An SGLang server is known by its list of models, and asked at its
-own. An engine without `/health` (404) is taken for healthy when it lists its models.
+The paths are vLLM's; simulated engines have the same. An SGLang server is recognised by its list of models, and asked
+at its own paths. An engine without `/health` (404) counts as healthy when it lists its models.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from fairlead_serve.engine_states import NO_ANSWER, UNASKED, Health
 PROBE_SECONDS = 1.0
 """Pause between two questions to one engine."""
 TIMEOUT_SECONDS = 5.0
-"""An engine that tokenises a long prompt keeps its health check waiting; it is not dead for that."""
+"""An engine that tokenises a long prompt delays its health check; that does not make it dead."""
 FAILURES = 3
-"""So many unanswered questions in a row, and the engine leaves the routing table."""
+"""After this many unanswered questions in a row, the engine leaves the routing table."""
 MODELS_SECONDS = 30.0
 """How often a healthy engine is asked for its models again."""
 
@@ -187,7 +187,7 @@ _WITHOUT_MODELS = Health(ready=False, reason="ModelsNotListed", words="it lists 
 
 
 def _failure(error: httpx.HTTPError) -> tuple[str, str]:
-    """A word and a sentence for what went wrong."""
+    """A word and a sentence for the failure."""
     if isinstance(error, httpx.TimeoutException):
         return NO_ANSWER, f"it does not answer within {TIMEOUT_SECONDS:g} s"
     if isinstance(error, httpx.ConnectError):

@@ -104,7 +104,7 @@ class StateFiles:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Nobody else writes the pool's file or the marks meanwhile."""
+        """No other process writes the pool's file or the marks meanwhile."""
         descriptor = os.open(self.root / "files.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

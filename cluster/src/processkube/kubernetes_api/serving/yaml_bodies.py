@@ -1,4 +1,4 @@
-"""Reads YAML as the real server does: what is JSON as JSON, and the rest as sigs.k8s.io/yaml makes JSON of it.
+"""Reads YAML as the real server does: JSON as JSON, and other text as sigs.k8s.io/yaml converts it to JSON.
 
 Plain scalars follow `resolve` of go-yaml 2, which kubectl and the server have: YAML 1.1 in the main.
 """

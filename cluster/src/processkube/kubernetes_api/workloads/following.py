@@ -1,4 +1,4 @@
-"""What the controllers of workloads share: who controls which objects, and whom a change concerns."""
+"""Shared by the controllers of workloads: which owner controls which objects, and which owners a change concerns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REVISIONS, CLAIMS = "controllerrevisions.apps", "persistentvolumeclaims"
 
 
 class Refused(Exception):
-    """A write was refused, and the object's status tells why; look again later."""
+    """A write was refused, and the object's status says why; look again later."""
 
 
 class Controller(Protocol):
