@@ -78,7 +78,7 @@ class Allowances:
         self.spend(who, now)
 
     def give_back(self, who: object, now: datetime) -> None:
-        """Returns what a call of `take` spent."""
+        """Restores the allowance that `take` spent."""
         self._keep(who, self._filled(who, now) + 1.0, now)
 
     def spend(self, who: object, now: datetime) -> None:

@@ -101,7 +101,7 @@ class PostgresDecisions:
         return len(rates) / sum(1 / rate for rate in rates) if rates else None
 
     async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
-        """How many of a pool's `newest` latest decisions had each reason. Raises NotFound."""
+        """How many of a pool's latest decisions, at most `newest`, had each reason. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = decisions.c.pool_id == (await pool_row(connection, pool)).id
             rows = await connection.execute(select(decisions.c.reason).where(of_pool).order_by(decisions.c.at.desc()).limit(newest))
