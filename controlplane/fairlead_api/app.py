@@ -1,4 +1,4 @@
-"""Wiring of the control API: settings in, an ASGI app out. A list of its subjects, which build themselves."""
+"""Wiring of the control API: turns settings into an ASGI app. Lists its subjects, which build themselves."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ from fairlead_api.upkeep import routes as upkeep
 from fairlead_process.clock import utc_now
 
 PLAIN = (advice, audit, decisions, loads, moves, pools, rejections, reports, scaling, schedules, search, series, sessions, slo, streams)
-"""Subjects that need nothing of another to be built."""
+"""Subjects that are built without any other subject."""
 
 
 def create_api(

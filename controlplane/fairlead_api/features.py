@@ -1,4 +1,4 @@
-"""What a subject is built from, what it adds to the API, and how all of it runs."""
+"""The infrastructure that subjects are built from, the features that they add to the API, and how these run."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ LISTENING_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infra:
-    """What every subject may be built from. `present`, `recent` and `of_hours` share answers among callers; `simulator`
+    """The infrastructure for every subject. `present`, `recent` and `of_hours` share answers among callers; `simulator`
     is the command of a process that simulates jobs.
     """
 
@@ -59,8 +59,8 @@ class Infra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """What a subject adds: routes, tasks that run for ever, what listens to notices of other processes (`on_gap`: some
-    may have been missed), and jobs that run in the background while the context is open.
+    """What a subject adds: routes, tasks that run until the process ends, listeners to notices of other processes
+    (`on_gap`: some notices may be missing), and jobs that run in the background while the context is open.
     """
 
     routes: Sequence[APIRouter]

@@ -19,7 +19,7 @@ NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A namespace's name, as Kubernetes takes it."""
 
 EVERYBODY = "*"
-"""Stands for all whom the identity provider signs in."""
+"""Stands for every person that the identity provider signs in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +33,13 @@ class GivenRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenRoles:
-    """All that the settings give. Who is not named has no role."""
+    """All roles that the settings give. A person who is not named has no role."""
 
     to_people: tuple[GivenRole, ...] = ()
     to_groups: tuple[GivenRole, ...] = ()
 
     def of(self, name: str, groups: Iterable[str]) -> tuple[AccessRole, Rights]:
-        """The highest role of somebody in all namespaces, and higher ones of single namespaces."""
+        """The highest role of a person in all namespaces, and higher ones in single namespaces."""
         member_of = frozenset(groups)
         held = [one for one in self.to_people if one.who in {name, EVERYBODY}] + [one for one in self.to_groups if one.who in member_of]
         everywhere, single = AccessRole.NONE, Rights()
@@ -62,7 +62,7 @@ _EXAMPLE = "write role:name or role@namespace:name with a role of viewer, operat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcSettings:
-    """Whom Fairlead asks who somebody is, and who may do what. `issuer` and `client_id` are there or not together."""
+    """The identity provider that signs people in, and the roles that they get. `issuer` and `client_id` go together."""
 
     issuer: str | None = field(
         default=None,

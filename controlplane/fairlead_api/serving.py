@@ -67,7 +67,7 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
     if settings.migrate:
         upgrade(settings.database_url)
     listener = bind("--host/--port", place.host, place.port)
-    listener.listen(2048)  # whoever asks while the app is being made waits instead of being refused
+    listener.listen(2048)  # a client that calls while the app starts waits instead of being refused
     url = f"http://{place.host}:{listener.getsockname()[1]}"
     config = uvicorn.Config(
         app(replace(settings, migrate=False), url),

@@ -17,7 +17,7 @@ ROLES = tuple(role.value for role in AccessRole if role is not AccessRole.NONE)
 """The roles that a token may have."""
 
 MOST_DAYS = 36_500
-"""Longest retention: a hundred years, which counts as for ever."""
+"""Longest retention: a hundred years, which counts as permanent."""
 
 DATABASE_SCHEME = "postgresql+psycopg://"
 _OTHER_SCHEMES = ("postgresql://", "postgres://")
@@ -54,12 +54,12 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
 
 
 ROLLED_UP = ("load_samples_days", "rollups_10s_days", "rollups_1m_days")
-"""Each but the first keeps rows that are made of those that the one before it keeps."""
+"""Each setting but the first keeps rows that are computed from the rows of the setting before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Days each kind of row is kept."""
+    """How many days each kind of row is kept."""
 
     load_samples_days: int = _days(
         "LOAD_SAMPLES",
@@ -103,7 +103,7 @@ class Retention:
     credentials_days: int = _days("CREDENTIALS", 30, "web sessions and login links that ended", "nothing")
 
     def __post_init__(self) -> None:
-        """Raises InvalidInput where finer rows outlive coarser ones: a late report makes these anew from the former."""
+        """Raises InvalidInput where finer rows outlive coarser ones: a late report rebuilds coarser rows from them."""
         kept = [(one.metadata["variable"].name, getattr(self, one.name)) for one in fields(self) if one.name in ROLLED_UP]
         for (finer, least), (name, days) in pairwise(kept):
             if days < least:
@@ -118,7 +118,7 @@ class Settings:
     figures of five minutes in them for four times as long, or forty times as long as they take where that is more (at
     most ten times as long as summaries), and beyond that until they are computed again, at most twenty times as long.
     What all instances of a pool had in a long stretch that ends now is read again after thirty times `share_seconds`,
-    and told for at most 120 times as long.
+    and returned for at most 120 times as long.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)

@@ -23,10 +23,10 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = f"/apis/fairlead.dev/v1alpha1/namespaces/{POOL_NAMESPACE}/inferencepools"
 FIELD_MANAGER = "fairlead-sandbox"
 ACCOUNTS = ("kubelet", "fairlead-api", "fairlead-operator")
-"""Who else uses the Kubernetes API; the sandbox's own writes a kubeconfig for each."""
+"""The other users of the Kubernetes API; the sandbox's own writes a kubeconfig for each."""
 ESTABLISH_SECONDS = 20.0
 POOL_READY_SECONDS = 180.0
-"""The pool is given up when nothing about it has changed for so long."""
+"""The setup fails if nothing about the pool changes for this long."""
 
 
 class ClusterSetup:

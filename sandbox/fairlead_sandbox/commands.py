@@ -88,7 +88,7 @@ def logs(state_dir: Path, follow: bool, count: int | None, process: str | None) 
     count = count if count is not None else (200 if process else 10)
 
     def heed_reader() -> None:
-        if console.reader_left:  # else it would follow for nobody, for ever
+        if console.reader_left:  # else it would follow without end, with no reader
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def emit(name: str, line: str) -> None:

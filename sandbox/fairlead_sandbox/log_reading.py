@@ -46,9 +46,9 @@ def last_lines(path: Path, count: int) -> tuple[list[str], int]:
 def follow(
     logs: dict[str, Path], ends: dict[str, int], *, poll_seconds: float = 0.2, wait: Callable[[float], None] = time.sleep
 ) -> Iterator[tuple[str, str]]:
-    """Yield (name, line) for each line that comes after these ends, for ever, or until `wait` raises an error.
+    """Yield (name, line) for each line after these ends, without end, or until `wait` raises an error.
 
-    A file that was cut or moved away is read from its new beginning.
+    If a file was truncated or moved away, it reads from the new beginning.
     """
     positions = dict(ends)
     rests = dict.fromkeys(logs, b"")

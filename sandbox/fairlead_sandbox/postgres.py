@@ -232,7 +232,7 @@ def _works_in(pid: int, folder: Path) -> bool:
 
 
 def _is_worked_in(data: Path) -> bool:
-    """Whether a Postgres process works in the folder; a shell that stands in there is none."""
+    """Whether a Postgres process works in the folder. Another process with this working directory does not count."""
     return any(entry.name.isdigit() and _is_postgres(entry) and _works_in(int(entry.name), data) for entry in Path("/proc").iterdir())
 
 

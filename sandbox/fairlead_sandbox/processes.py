@@ -61,7 +61,7 @@ class ProcessSpec:
     orphan_signal: int = signal.SIGKILL
     """The signal the process gets when the supervisor dies.
 
-    Only a process that cleans up by itself may get a weaker one than SIGKILL.
+    Only a process that then cleans up and ends may get a weaker one than SIGKILL.
     """
     start_timeout_seconds: float = 180.0
     """For a process that hangs; one that ends is noticed at once. One that a busy machine gives little CPU time has

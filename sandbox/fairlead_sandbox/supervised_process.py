@@ -1,4 +1,4 @@
-"""Supervises one process: starts it, waits until it is ready, and restarts it when it ends, until told to stop."""
+"""Supervises one process: starts it, waits until it is ready, and restarts it when it ends, until `stop`."""
 
 import asyncio
 import contextlib
@@ -41,10 +41,10 @@ class _Run:
 
 
 ENOUGH_CPU_SECONDS = 60.0
-"""A process that had so much CPU time and is not ready waits for something else than the machine."""
+"""A process that had this much CPU time and is not ready waits for something other than the machine."""
 STILL_SECONDS = 30.0
 STILL_CPU_SECONDS = 0.1
-"""One that used less in so long has nothing to compute."""
+"""A process that used less CPU time in STILL_SECONDS has nothing to compute."""
 LONGEST_LOOK_SECONDS = 5.0
 
 

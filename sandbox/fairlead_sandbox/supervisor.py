@@ -80,7 +80,7 @@ class Supervisor:
             ready.cancel()
 
     async def until_failure(self) -> None:
-        """Call after `start`: waits for ever, and raises if the supervision of a process ends with an error."""
+        """Call after `start`: waits without end, and raises if the supervision of a process ends with an error."""
         working = {task for name, task in self._tasks.items() if name in self._processes}
         done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
@@ -105,7 +105,7 @@ class Supervisor:
             if process is not None:
                 await process.stop()
             if task is not None:
-                if process is None or process.note.state == "waiting":  # else its task ends by itself
+                if process is None or process.note.state == "waiting":  # else its task ends without that
                     task.cancel()
                 await asyncio.wait({task})
             if process is not None:

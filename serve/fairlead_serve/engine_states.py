@@ -1,8 +1,8 @@
 """The states of engines that run already, computed from the file, from how they answer, and from what routers know.
 
 Pure: one call is one round. An engine passes through the same states as a pod, by the same rules
-(`fairlead.reconciling.states`); only its drain differs, since nobody here can end it: emptied on request it stays
-drained until that is taken back, and taken out of the file it leaves the pool once it is empty.
+(`fairlead.reconciling.states`). Only its drain differs, because Fairlead cannot end it: an engine drained on request
+stays drained until a person takes that back, and an engine removed from the file leaves the pool once it is empty.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class WantedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How an engine answered last. `reason` is a word for the state, `words` a sentence; empty when all is well."""
+    """An engine's last answer. `reason` is a word for the state, `words` a sentence; empty when all is well."""
 
     ready: bool
     reason: str = ""
@@ -38,15 +38,15 @@ class Health:
 
 
 NO_ANSWER = "NoAnswer"
-"""The reason of an engine that takes the question and does not answer it in time."""
+"""The reason of an engine that accepts the probe but does not answer it in time."""
 
 UNASKED = Health(ready=False, reason="NotAskedYet")
-"""Nobody has asked the engine yet, or its first answer has not come."""
+"""No probe has asked the engine yet, or its first answer has not arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEngine:
-    """An engine as it was told last. Times are Unix seconds. `leaving`: the file names it no more."""
+    """An engine as last reported. Times are Unix seconds. `leaving`: the file no longer names it."""
 
     name: str
     uid: str
@@ -75,7 +75,7 @@ class ServedEngine:
         )
 
     def report(self, share: float) -> InstanceReport:
-        """As the control API is told; `share` (0-1) of its weight is in force while it warms."""
+        """The report to the control API; `share` (0-1) of its weight is in force while it warms."""
         return InstanceReport(
             id=self.name,
             pod_uid=self.uid,
@@ -90,7 +90,7 @@ class ServedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The engines after a round, and what happened in it."""
+    """The engines after a round, and the events of the round."""
 
     engines: tuple[ServedEngine, ...]
     events: tuple[PoolEvent, ...]
@@ -138,8 +138,8 @@ def next_round(
 
 
 def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], health: Mapping[str, Health]) -> Mapping[str, Health]:
-    """The healths to go by: while no wanted engine answers in time, those that have served and are only slow count as
-    well. They may be busy with what they were sent, and sending them more is better than refusing everything.
+    """The healths in force: while no wanted engine answers in time, engines that have served and are only slow count as
+    well. They may be busy with their requests, and sending them more is better than refusing everything.
     """
     if any(health.get(name, UNASKED).ready for name in wanted):
         return health
@@ -224,7 +224,7 @@ def _moved(engine: ServedEngine, state: InstanceState, reason: str, now: float) 
 
 
 def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float) -> list[PoolEvent]:
-    """Events of what people want to hear of: an engine lost, back, drained, or taken back."""
+    """Events that interest people: an engine lost, back, drained, or taken back."""
     if before.state is after.state:
         return []
     name = after.name

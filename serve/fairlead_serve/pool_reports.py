@@ -1,4 +1,4 @@
-"""The state of a served pool as the control API is told it: conditions, report and annotations. Pure."""
+"""The state of a served pool as the control API receives it: conditions, report and annotations. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,9 +19,9 @@ from fairlead_serve.pool_files import PoolFile
 from fairlead_serve.state_files import Marks, Memory, StateFiles
 
 FILE_MANAGER = "file"
-"""Who changed the spec, where no plan did."""
+"""The author of a spec that no plan changed."""
 _OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIMITED})
-"""Conditions that say nothing of engines which nobody makes."""
+"""Conditions that say nothing of engines which Fairlead does not make."""
 
 
 def annotations_of(files: StateFiles, marks: Marks) -> dict[str, str]:
@@ -41,7 +41,7 @@ def pool_state(
     content_digest: str,
     problem: str | None,
 ) -> PoolState:
-    """Everything there is to say about the pool now."""
+    """The pool's whole present state."""
     wanted = sum(one.drained is None for one in wanted_engines(file, marks))
     return PoolState(
         uid=memory.uid,

@@ -1,7 +1,7 @@
-"""Asks engines how they are: whether they answer and serve the model, and once what they say of themselves.
+"""Probes engines: whether they answer and serve the model, and, once, what they say of themselves.
 
-The paths are vLLM's; simulated engines have the same. An SGLang server is known by its list of models, and asked at its
-own. An engine without `/health` (404) is taken for healthy when it lists its models.
+The paths are vLLM's; simulated engines have the same. An SGLang server is recognised by its list of models, and asked
+at its own paths. An engine without `/health` (404) counts as healthy when it lists its models.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from fairlead_serve.engine_states import NO_ANSWER, UNASKED, Health
 PROBE_SECONDS = 1.0
 """Pause between two questions to one engine."""
 TIMEOUT_SECONDS = 5.0
-"""An engine that tokenises a long prompt keeps its health check waiting; it is not dead for that."""
+"""An engine that tokenises a long prompt delays its health check; that does not make it dead."""
 FAILURES = 3
-"""So many unanswered questions in a row, and the engine leaves the routing table."""
+"""After this many unanswered questions in a row, the engine leaves the routing table."""
 MODELS_SECONDS = 30.0
 """How often a healthy engine is asked for its models again."""
 
@@ -71,7 +71,7 @@ class Prober:
         return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
 
     async def models(self, url: str) -> ToldModels | None:
-        """The models it lists; None when it lists none, without names when it tells them only to who has its key."""
+        """The models that an engine lists; None if it lists none, without names if it requires a key to list them."""
         try:
             answer = await self._http.get(f"{url}/v1/models")
             if answer.status_code in {401, 403}:
@@ -153,7 +153,7 @@ class HealthWatch:
 
     @property
     def models(self) -> Mapping[str, ToldModels]:
-        """The models of each address that told them."""
+        """The models of each address that listed them."""
         return {address: asked.models for address, asked in self._asked.items() if asked.models is not None and asked.models.names}
 
     async def close(self) -> None:
@@ -187,7 +187,7 @@ _WITHOUT_MODELS = Health(ready=False, reason="ModelsNotListed", words="it lists 
 
 
 def _failure(error: httpx.HTTPError) -> tuple[str, str]:
-    """A word and a sentence for what went wrong."""
+    """A word and a sentence for the failure."""
     if isinstance(error, httpx.TimeoutException):
         return NO_ANSWER, f"it does not answer within {TIMEOUT_SECONDS:g} s"
     if isinstance(error, httpx.ConnectError):

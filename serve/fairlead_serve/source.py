@@ -1,4 +1,4 @@
-"""The source of a served pool's state: reads the files, watches the engines' health, and tells the control API.
+"""The source of a served pool's state: reads the files, watches the engines' health, and reports to the control API.
 
 It plays the operator's part, through the operator's own client and by its rules for an API that does not answer. What
 it must know after a restart is on disk, so it may end between any two steps.
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 """Pause between two rounds while no engine's health changes."""
 SETTLED_SECONDS = 5.0
-"""Longest pause between two states that are told."""
+"""Longest pause between two reported states."""
 _MOST_EVENTS = 1000
 
 
@@ -48,7 +48,7 @@ class KnowsHealth(Protocol):
 
     @property
     def models(self) -> Mapping[str, ToldModels]:
-        """The models of each address that told them."""
+        """The models of each address that listed them."""
 
 
 class PoolSource:
@@ -162,7 +162,7 @@ class PoolSource:
         self.waiting_words = words
 
     def _first_told(self, wanted: Sequence[WantedEngine]) -> ToldModels | None:
-        """What the first engine of the file tells that names a model."""
+        """The models of the first engine of the file that lists any."""
         told = self._health.models
         return next((told[one.address] for one in wanted if one.address in told), None)
 
@@ -202,7 +202,7 @@ class PoolSource:
         return {name: self._health.health(address, memory.model) for name, address in places.items()}
 
     async def _tell(self, memory: Memory, wanted: Sequence[WantedEngine], now: float) -> None:
-        """Tell the state if it changed, if an answer is awaited, or if it is time; then the events."""
+        """Report the state if it changed, if an answer is awaited, or if it is time; then the events."""
         assert self._exchange is not None
         busy = any(engine.leaving or engine.state is InstanceState.WARMING for engine in memory.engines)
         said = (memory.engines, memory.spec_digest, self._marks, self._problem, memory.conditions)
@@ -247,7 +247,7 @@ class PoolSource:
 
 
 async def run(source: PoolSource, changed: asyncio.Event) -> None:
-    """Rounds for ever; a change of an engine's health begins one at once."""
+    """Runs rounds until cancelled; a change of an engine's health begins one at once."""
     while True:
         changed.clear()
         try:

@@ -40,7 +40,7 @@ def read_settings(environment: Mapping[str, str]) -> SourceSettings:
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True)
 @click.option("--file", "file", type=click.Path(path_type=Path), required=True)
 def main(state_dir: Path, file: Path) -> None:
-    """Tell the control API about the engines of a file until told to stop."""
+    """Report the engines of a file to the control API until stopped."""
     with one_line_errors("serve"):
         asyncio.run(_run(begin(read_settings), StateFiles(root=state_dir, pool_file=file)))
 

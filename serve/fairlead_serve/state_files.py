@@ -42,7 +42,7 @@ class Memory:
     """What the source must know after a restart: its pool's identity, model and kind of engine, and how far each engine
     had come.
 
-    `spec_digest` belongs to `generation`; `version` grows with every state that is told.
+    `spec_digest` belongs to `generation`; `version` grows with every reported state.
     """
 
     name: str
@@ -104,7 +104,7 @@ class StateFiles:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Nobody else writes the pool's file or the marks meanwhile."""
+        """No other process writes the pool's file or the marks meanwhile."""
         descriptor = os.open(self.root / "files.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -119,7 +119,7 @@ def own_pool_file(root: Path) -> Path:
 
 
 def _read(path: Path, of: type[Document]) -> Document | None:
-    """None when there is no such file, or it is not one of ours: then it is made anew."""
+    """None if there is no such file, or it is not one of ours: then the source makes a new one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=of)
     except (FileNotFoundError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""The summary shown when `fairlead serve` is up: where to send requests, and what was found at each engine."""
+"""The summary shown when `fairlead serve` is up: where to send requests, and the findings at each engine."""
 
 import io
 import json
@@ -17,7 +17,7 @@ from fairlead_serve.probing import EngineFindings, keyless_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeReport:
-    """The facts about a running `fairlead serve`. `model` None: no engine told one yet."""
+    """The facts about a running `fairlead serve`. `model` None: no engine has listed one yet."""
 
     gateway: str
     dashboard: str
@@ -33,7 +33,7 @@ class ServeReport:
 
 
 _NAMES = {"vllm": "", "sglang": "SGLang, "}
-"""Simulated engines tell what vLLM tells, so only another engine is named."""
+"""Simulated engines report the same as vLLM, so only another engine is named."""
 
 
 def render(report: ServeReport, *, width: int, coloured: bool) -> str:
@@ -67,7 +67,7 @@ def render(report: ServeReport, *, width: int, coloured: bool) -> str:
 
 
 def engine_line(found: EngineFindings, model: str | None) -> str:
-    """What was found at one engine, in one line."""
+    """The findings at one engine, in one line."""
     if found.problem is not None:
         return f"{found.url}  {found.problem}; it joins the pool when it does"
     if model is not None and found.models and model not in found.models:

@@ -1,4 +1,4 @@
-"""Access control: who asks, and whether they may.
+"""Access control: identifies callers and checks their rights.
 
 Secrets are compared and stored only as SHA-256. Prefixes tell the kinds apart: `flt_` API token, `fls_` web session,
 `fll_` login link; anything else can only be a bootstrap secret.
@@ -36,13 +36,15 @@ KUBERNETES = "kubernetes"
 """Source of identities of the cluster."""
 
 BOOTSTRAP = "bootstrap"
-"""Source of who holds a token of the environment."""
+"""Source of an identity that holds a token of the environment."""
 
 ANYBODY = "none"
-"""Source of who was let in without being asked for anything."""
+"""Source of an identity that open mode accepts without a credential."""
 
 SHARE_SECONDS = 1.0
-"""A credential is looked up once in that time, but anew once any process says that one ended. Pages ask ten things."""
+"""Seconds for which the API reuses the lookup of a credential, unless a process reports that one ended. A page makes
+ten requests.
+"""
 
 MOST_NAMESPACES = 100
 
@@ -138,7 +140,7 @@ class Access:
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
         """The identity with its rights as they are now, if it is the cluster's or the identity provider's.
 
-        A web session is good while that stands by which it was opened. Raises NotAuthenticated.
+        A web session is valid as long as the login that opened it. Raises NotAuthenticated.
         """
         if identity.source == OIDC:
             return self.provided(identity)
@@ -185,7 +187,7 @@ class Access:
         """Raises Denied (and records it) unless the caller's role reaches `role`: in `namespace`, without one in all of
         them, or `somewhere` in any of them.
 
-        A machine's role is reached only by itself and in open mode.
+        Only a caller with exactly that role reaches a machine's role, except in open mode.
         """
         who = caller.identity
         if self._is_anybody(who) or who.reaches(role, namespace) or (somewhere and who.reaches_somewhere(role)):
@@ -225,7 +227,7 @@ class Access:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
-        """Nobody hands out rights where they are not admin. Raises InvalidInput, Denied (and records it)."""
+        """Callers give rights only where they are admin. Raises InvalidInput, Denied (and records it)."""
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):
             await self.require(caller, AccessRole.ADMIN, target, now, namespace)

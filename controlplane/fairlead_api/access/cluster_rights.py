@@ -1,4 +1,4 @@
-"""People of the cluster: who a Kubernetes token belongs to, and which roles the cluster's RBAC gives them here."""
+"""Users of the cluster: the user of a Kubernetes token, and the roles that the cluster's RBAC gives this user here."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ FRESH = timedelta(seconds=10)
 """How long an answer about somebody's rights counts."""
 
 KEPT = timedelta(minutes=10)
-"""How long it counts while the Kubernetes API is away."""
+"""How long such an answer counts while the Kubernetes API is away."""
 
 MOST_NAMESPACES = 200
 """Most namespaces of pools that are asked about one by one, the first by name."""
@@ -36,7 +36,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUser:
-    """Whom the API server recognized. `expires_at` is that of the token, None if it does not say."""
+    """The user that the API server recognized. `expires_at` is that of the token, None if the token has none."""
 
     name: str
     groups: tuple[str, ...]

@@ -11,13 +11,13 @@ from fairlead_client.resources.access import Identity, LoginLinkRequest, TokenIt
 from fairlead_client.resources.pages import Page
 
 IDLE = timedelta(hours=8)
-"""A web session that was not used for so long has ended."""
+"""A web session ends when nobody uses it for this long."""
 
 ABSOLUTE = timedelta(hours=24)
 """No web session lives longer."""
 
 ID_DIGITS = 16
-"""Of a credential's hash, as its public name."""
+"""Digits of a credential's hash that serve as its public name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

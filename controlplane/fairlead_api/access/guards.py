@@ -1,4 +1,4 @@
-"""Identifies the caller before anything of a request is parsed, cached or looked up, and checks it against the role
+"""Identifies the caller before the API parses, caches or looks up any part of a request, and checks it against the role
 that an endpoint needs.
 
 A stranger learns nothing from a 401: it names no fields and no paths, and the request's body is not read. Later steps,
@@ -98,7 +98,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def address_of(request: Request) -> str:
-    """The address of the person or program that asks. The web UI beside the API names that of its visitor."""
+    """The address of the calling person or program. The web UI next to the API names that of its visitor."""
     host = request.client.host if request.client else "unknown"
     return request.headers.get("x-forwarded-for", host)[:64] if host == IN_PROCESS else host
 
@@ -138,8 +138,8 @@ class Guard:
         return dependency
 
     async def still_knows(self, request: Request, caller: Caller) -> bool:
-        """Whether the credential of a request that goes on is as good as at its beginning; it is while nobody can be
-        asked.
+        """Whether the credential of a long request still gives the rights that it gave at the start. If the API cannot
+        check that, it does.
         """
         try:
             identity: Identity = await request.state.identify()
@@ -171,6 +171,6 @@ def _target(request: Request) -> str:
 
 
 async def understood(request: Request) -> None:
-    """Raises Conflict for a caller of a release too far from this one; what it sends again later may be taken then."""
+    """Raises Conflict if the caller's release is too far from this one; a later try may succeed."""
     if (problem := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
         raise Conflict("protocol-too-far", problem)

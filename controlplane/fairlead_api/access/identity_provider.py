@@ -1,4 +1,4 @@
-"""Signs people in by an identity provider: OpenID Connect, authorization code with PKCE, and the checks of ID tokens
+"""Signs people in with an identity provider: OpenID Connect, authorization code with PKCE, and the checks of ID tokens
 (OpenID Connect Core 1.0, section 3.1.3.7).
 """
 
@@ -22,10 +22,10 @@ from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import OidcLoginRequest, OidcProvider
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
-"""Algorithms that are accepted, if the provider names them. A shared secret proves nothing about who signed."""
+"""Algorithms that are accepted, if the provider names them. A shared secret does not prove which side signed."""
 
 LEEWAY_SECONDS = 60
-"""By so much the clocks of the provider and of this process may differ."""
+"""How much the clocks of the provider and of this process may differ."""
 
 
 class NoSuchKey(Exception):
@@ -186,14 +186,14 @@ class OpenIdProvider:
         raise NotAuthenticated(REFUSED, f"the identity provider refused the code: {told}; sign in again")
 
     async def _completed(self, document: Mapping[str, Any], tokens: Mapping[str, Any], claims: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The claims with those that only the userinfo endpoint tells. Raises NotAuthenticated."""
+        """The claims, with those that only the userinfo endpoint gives. Raises NotAuthenticated."""
         place, token = document.get("userinfo_endpoint"), tokens.get("access_token")
         if not isinstance(place, str) or not isinstance(token, str):
             return claims
         status, found = await self._ask("GET", place, {"authorization": f"Bearer {token}"})
         if status != 200:
             raise self._away(f"the identity provider does not tell who signed in: {status}")
-        if found.get("sub") != claims["sub"]:  # Core 5.3.2: else somebody's claims could be another's
+        if found.get("sub") != claims["sub"]:  # Core 5.3.2: else they could be another person's claims
             raise NotAuthenticated(REFUSED, "the identity provider told of another person than the one who signed in")
         return {**found, **claims}
 

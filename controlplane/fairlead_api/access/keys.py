@@ -77,11 +77,11 @@ SHOWN_CHARACTERS = 8
 """Characters of a secret that are shown, `flk_` included: enough to recognize it, and 232 bits short of it."""
 
 STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelta.max))
-"""Seconds of a step of usage, with the longest range told in it."""
+"""Seconds of a step of usage, with the longest range that uses this step."""
 
 
 class GatewayKeyStore(Protocol):
-    """Keys in the database. Every write appends its audit entry and tells the routers, in the same transaction."""
+    """Keys in the database. Every write appends its audit entry and notifies the routers, in the same transaction."""
 
     async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]: ...
 
@@ -146,7 +146,7 @@ class GatewayKeys:
         return changed
 
     async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
-        """Revokes a key for ever. Raises NotFound."""
+        """Revokes a key permanently. Raises NotFound."""
         await self._store.revoke(key_id, caller, now)
 
 

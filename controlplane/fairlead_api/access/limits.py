@@ -1,4 +1,4 @@
-"""Limits how often somebody may do something, and how many refusals of one caller get an audit entry each. Pure."""
+"""Limits the rate of a caller's actions, and how many refusals of one caller get an audit entry each. Pure."""
 
 import math
 from collections import OrderedDict
@@ -55,11 +55,11 @@ def with_count(draft: AuditDraft, counted: int) -> AuditDraft:
 
 
 MOST_KNOWN = 10_000
-"""Allowances remembered, of those who used theirs last; who is forgotten starts with a full one."""
+"""How many allowances are remembered, the last used ones; a forgotten caller starts with a full one."""
 
 
 class Allowances:
-    """An allowance for each of those who share none: addresses, or credentials."""
+    """A separate allowance for each address, or for each credential."""
 
     def __init__(self, *, burst: int, per_second: float, code: str) -> None:
         self._burst, self._per_second, self._code = burst, per_second, code
@@ -73,16 +73,16 @@ class Allowances:
             raise TooMany(self._code, "too many in a short time", seconds)
 
     def take(self, who: object, now: datetime) -> None:
-        """Asks and takes in one step, so that any number at once get no more than one by one. Raises TooMany."""
+        """Checks and spends in one step: simultaneous calls get no more than consecutive ones. Raises TooMany."""
         self.require(who, now)
         self.spend(who, now)
 
     def give_back(self, who: object, now: datetime) -> None:
-        """What was taken does not count."""
+        """Restores the allowance that `take` spent."""
         self._keep(who, self._filled(who, now) + 1.0, now)
 
     def spend(self, who: object, now: datetime) -> None:
-        """Takes one off, if there is one."""
+        """Spends one, if any is left."""
         self._keep(who, self._filled(who, now) - 1.0, now)
 
     def _keep(self, who: object, left: float, now: datetime) -> None:

@@ -39,7 +39,7 @@ FAILED_LOGIN_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Whom an identity provider signed in."""
+    """A person that an identity provider signed in."""
 
     name: str
     groups: tuple[str, ...]
@@ -53,7 +53,7 @@ class IdentityProvider(Protocol):
         """The address by which the provider names itself."""
 
     async def described(self) -> OidcProvider:
-        """Where a browser is to be sent."""
+        """The address to which the login sends a browser."""
 
     async def person(self, answer: OidcLoginRequest, now: datetime) -> Person:
         """Exchanges the code that a browser brought back. Raises NotAuthenticated."""
@@ -119,7 +119,7 @@ class Logins:
         return await self._asked().described()
 
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
-        """A web session for somebody whom the identity provider signed in, with a role here or none.
+        """A web session for a person that the identity provider signed in, with or without a role here.
 
         Raises NotFound where there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany for an
         address with too many failures.
@@ -167,13 +167,13 @@ class Logins:
         return LoginLink(token=token, path=f"/login?token={token}", expires_at=expires_at)
 
     async def sessions(self, cursor: str | None, limit: int, caller: Caller, now: datetime) -> Page[WebSessionItem]:
-        """Web sessions that live: all for who is admin in all namespaces, else the caller's own."""
+        """Live web sessions: all of them for an admin in all namespaces, else the caller's own."""
         found = await self._store.sessions(cursor, limit, _owner(caller), now)
         mine = caller.key.hex()[:ID_DIGITS]
         return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
 
     async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
-        """Ends a web session; only who is admin in all namespaces ends one of others. Raises NotFound."""
+        """Ends a web session; only an admin in all namespaces ends one of others. Raises NotFound."""
         try:
             await self._store.revoke_session(session_id, _owner(caller), caller, now)
         finally:
@@ -181,8 +181,9 @@ class Logins:
 
     @contextmanager
     def _one_try(self, login: Login, now: datetime) -> Iterator[None]:
-        """Takes one of its address's failures before anything is awaited, or tries at once would all pass, and gives it
-        back unless the login fails as nobody's, or its client does not wait to see it fail. Raises TooMany.
+        """Spends one failure of its address before anything is awaited; otherwise simultaneous tries would all pass. It
+        gives the failure back unless the login fails for its credential, or its client leaves before the answer.
+        Raises TooMany.
         """
         self._failures.take(login.address, now)
         try:

@@ -1,4 +1,4 @@
-"""Advice: what is known of the pools goes to `fairlead.advice`, and its findings out as resources.
+"""Advice: hands what is known of the pools to `fairlead.advice`, and returns its findings as resources.
 
-It must not find anything itself. The danger here: a situation made of figures from different times.
+It must not find anything itself. The danger here: a situation that combines figures from different times.
 """

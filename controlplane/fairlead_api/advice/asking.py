@@ -20,8 +20,8 @@ from fairlead_client.resources.plans import PlanKind, PlanRequest
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
-    """By instance: the larger of what it prefills over TTFT and what it decodes over TPOT; of a side that it computes
-    and whose speed was measured.
+    """By instance: the larger of its prefill load over TTFT and its decode load over TPOT; only of a side that it
+    computes and whose speed was measured.
 
     As `RoleSignals.prefill_load` and `decode_load`, which are the means of these.
     """
@@ -49,7 +49,7 @@ def _measured(one: InstanceMeasures) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situations:
-    """What was seen at once; `complete` is false where there are more pools than one answer covers."""
+    """Situations of one moment; `complete` is false if there are more pools than one answer covers."""
 
     window_seconds: float
     pools: Sequence[PoolSituation]
@@ -64,7 +64,7 @@ class SituationReader(Protocol):
 
 
 class Advising:
-    """Answers are shared among those who ask within moments."""
+    """Callers within moments share one answer."""
 
     def __init__(self, reader: SituationReader, recent: Recent) -> None:
         self._reader = reader
@@ -127,7 +127,7 @@ def plan_request(remedy: Remedy) -> PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendStep:
-    """What became of a pool's requests in the step that begins `at`."""
+    """The outcomes of a pool's requests in the step that begins `at`."""
 
     pool: str
     at: datetime

@@ -32,7 +32,7 @@ LONGEST = timedelta(days=90)
 
 
 class TrendReading:
-    """Answers are shared among those who ask for the same steps within moments."""
+    """Callers that ask for the same steps within moments share one answer."""
 
     def __init__(self, reader: PostgresTrends, recent: Recent) -> None:
         self._reader = reader

@@ -1,7 +1,7 @@
-"""Use case: pools that miss their objectives are simulated, so that advice offers what was tried, not a guess.
+"""Use case: simulates pools that miss their objectives, so that advice offers tried numbers, not a guess.
 
-A job looks at all pools now and then. What a simulation found stands for some minutes, so that everybody who looks
-meanwhile, on any page, sees the same numbers; the next one keeps the number unless that left the new range.
+A job looks at all pools now and then. The result of a simulation stands for some minutes, so that everyone who looks
+meanwhile, on any page, sees the same numbers. The next simulation keeps the number unless it left the new range.
 """
 
 import math
@@ -28,7 +28,7 @@ from fairlead_client.resources.simulations import SimulationRequest
 from fairlead_client.simulation_jobs import SimulatedTarget
 
 AGAIN_SECONDS = 300.0
-"""A pool is simulated again so long after it was."""
+"""Pause between two simulations of a pool."""
 LOOK_SECONDS = 15
 
 
@@ -42,7 +42,7 @@ class SizingStore(Protocol):
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
 
     async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
-        """Queues it, unless one of the pool is at work; those that are of no use any more are deleted."""
+        """Queues it, unless one of the pool is in progress; deletes those that are no longer useful."""
 
 
 class Sizing:
@@ -130,7 +130,7 @@ def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
 
 
 def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_seconds: float) -> Asked:
-    """What is to be simulated of a role."""
+    """The simulation of a role."""
     needed, routing = _needed(pool, role), present.facts.routing
     seen, found = pool.role(role), pool.simulated
     held = None if found is None or found.role is not role else enough_instances(found)
@@ -151,7 +151,7 @@ def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_se
 
 
 def _speed(present: PoolAtPresent) -> float | None:
-    """What an instance was seen to compute; simulated ones have the speed that they declare."""
+    """The measured speed of an instance; simulated instances have the speed that they declare."""
     if present.simulated is not None:
         return present.facts.engine.declared.prefill_tokens_per_second.value
     return present.capability.prefill_tokens_per_second.observed

@@ -21,7 +21,7 @@ CLUSTER = "cluster"
 """The role of entries about changes that were seen in the cluster."""
 
 MACHINES = ("autoscaler", "controller", "operator")
-"""Words in the field managers of programs that change objects by themselves: `horizontal-pod-autoscaler`,
+"""Words in the field managers of programs that change objects automatically: `horizontal-pod-autoscaler`,
 `argocd-controller`, `kustomize-controller`. Others, such as `kubectl-edit`, are the tools of people."""
 
 
@@ -33,7 +33,7 @@ def kind_of(role: str, action: str, source: str) -> AuditKind:
 
 
 def in_sight(subject: str, sight: Sight) -> bool:
-    """Whether an entry about this object, such as `default/chat`, may be read by who sees these namespaces."""
+    """Whether a caller with access to these namespaces may read an entry about this object, such as `default/chat`."""
     namespace, slash, _ = subject.partition("/")
     return sight is None or (bool(slash) and namespace in sight)
 
@@ -66,7 +66,7 @@ class _Status(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    """What is read of an event, of the type in k8s.io/apiserver/pkg/apis/audit/v1; the rest of it is skipped."""
+    """The fields that are read of an event of the type in k8s.io/apiserver/pkg/apis/audit/v1; others are skipped."""
 
     stage: str
     verb: str
@@ -92,7 +92,7 @@ _lists, _events = msgspec.json.Decoder(_EventList), msgspec.json.Decoder(_Event)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChange:
-    """A write that the API server did to a pool's object, and for whom.
+    """A write by the API server to a pool's object, and its user.
 
     `generation` is None where the answer has none: a scale is answered by a Scale. `actor` is the user whose
     credentials came, `acted_as` whom they impersonated.
@@ -144,8 +144,8 @@ class Seen:
 
 
 def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list[ClusterChange]:
-    """Of one object's changes those that made the revision seen at `until`, when `since` is of the one before, in their
-    order. Each change of the spec is a generation; a write that left it as it was changed something else.
+    """Those of one object's changes that made the revision seen at `until`, in their order; `since` is of the revision
+    before. Each change of the spec is a generation; a write with the same generation changed something else.
     """
     found: list[ClusterChange] = []
     generation, version = since.generation, since.version

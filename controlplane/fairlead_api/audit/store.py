@@ -1,5 +1,5 @@
-"""The audit log as the public API lists it; and who changed pools by the Kubernetes API's audit log, with the revisions
-that name their author from it.
+"""The audit log as the public API lists it; and the authors of changes of pools, from the Kubernetes API's audit log,
+which revisions name.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ NEVER = Seen(version=0, generation=0)
 
 
 class PostgresClusterChanges:
-    """Keeps who changed what in the cluster."""
+    """Keeps the changes in the cluster and their authors."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,7 +78,7 @@ class PostgresClusterChanges:
 
 
 async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: Seen) -> str | None:
-    """The users that made the spec seen at `until`, the pool's next revision; None if nothing told of them yet."""
+    """The users that made the spec seen at `until`, the pool's next revision; None if no audit event named them yet."""
     revisions = tables.pool_revisions
     query = select(revisions).where(revisions.c.pool_id == pool_id).order_by(revisions.c.number.desc()).limit(1)
     before = (await connection.execute(query)).one_or_none()
@@ -137,7 +137,7 @@ async def _changers(connection: AsyncConnection, uid: str, since: Seen, until: S
 
 
 def _seen(row: Any, uid: str) -> Seen:
-    """Where a revision was seen; an object that was made anew begins anew."""
+    """Where a revision was seen; NEVER without a revision, or if the object was deleted and created again."""
     return NEVER if row is None or row.uid != uid else Seen(version=row.resource_version or 0, generation=row.generation)
 
 

@@ -8,7 +8,7 @@ BY_THE_SYSTEM = (
     "role IN ('system-operator', 'system-router') OR left(action, 9) = 'operator.' "
     "OR (role = 'cluster' AND source ~ 'autoscaler|controller|operator')"
 )
-"""Of entries of the audit log: that no person acted, as `audit.cluster_events.kind_of` says."""
+"""The condition that no person made an entry of the audit log, as in `audit.cluster_events.kind_of`."""
 
 
 audit_log = Table(
@@ -63,4 +63,4 @@ audit_heads = Table(
     text_column("chain"),
     time_column("at"),
 )
-"""The last entry of each day, written together with it: it shows if entries are missing from the end of the log."""
+"""The last entry of each day, written together with that entry: it shows missing entries at the end."""

@@ -1,6 +1,4 @@
-"""Sampled decisions: why a request went where it went; and sessions all of whose decisions are kept for some
-minutes.
-"""
+"""Sampled decisions: why a request went to its instance; and sessions whose every decision is kept for some minutes."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,5 +1,5 @@
-"""Sampled decisions as the public API shows them, each with the rule and the terms that decided it; and sessions all of
-whose decisions are kept.
+"""Sampled decisions as the public API shows them, each with the rule and the terms that decided it; and sessions whose
+every decision is kept.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ class DecisionFilter:
 _REASONS = frozenset(DecisionReason)
 """Decisions with another reason, stored by a newer version that was rolled back, are not counted."""
 _SHARE_ROWS = 200
-"""Rows from which the sampled share is known well enough to be told."""
+"""With this many rows, the sampled share is known well enough to be reported."""
 _UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
 
 
@@ -101,7 +101,7 @@ class PostgresDecisions:
         return len(rates) / sum(1 / rate for rate in rates) if rates else None
 
     async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
-        """How many of so many decisions of a pool had each reason. Raises NotFound."""
+        """How many of a pool's latest decisions, at most `newest`, had each reason. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = decisions.c.pool_id == (await pool_row(connection, pool)).id
             rows = await connection.execute(select(decisions.c.reason).where(of_pool).order_by(decisions.c.at.desc()).limit(newest))
@@ -135,7 +135,7 @@ class PostgresDecisions:
 
 
 def _kept_for(reason: KeptFor) -> Test:
-    """Rows of routers that did not tell why are of the sample."""
+    """Rows of routers that did not report why belong to the sample."""
     return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value
 
 
@@ -143,7 +143,7 @@ kept = tables.kept_sessions
 
 
 class PostgresKeptSessions:
-    """Kept sessions in the database. A write appends its audit entry and tells the routers, in the same transaction."""
+    """Kept sessions in the database. A write appends its audit entry and notifies routers, in the same transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -193,7 +193,7 @@ class PostgresKeptSessions:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
-    """The id of the pool, which no other call keeps sessions of until this one is done. Raises NotFound."""
+    """The id of the pool; no other call keeps sessions of it until this one is done. Raises NotFound."""
     number: int = (await pool_row(connection, pool)).id
     pools = tables.pools
     await connection.execute(select(pools.c.id).where(pools.c.id == number).with_for_update(key_share=True))

@@ -1,4 +1,4 @@
-"""Tables of sampled decisions, and of sessions all of whose decisions are kept."""
+"""Tables of sampled decisions, and of sessions whose every decision is kept."""
 
 from sqlalchemy import Column, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
 
@@ -54,4 +54,4 @@ kept_sessions = Table(
     time_column("until"),
     text_column("by"),
 )
-"""Sessions all of whose decisions are kept, until when, and who wants it."""
+"""Sessions whose every decision is kept, until when, and the person who asked for it."""

@@ -1,5 +1,5 @@
-"""How the API writes an answer, in one piece or without end, and to whom it does not. A reader of an endless answer
-that stops reading is cut off after a while, so that it holds no task and no buffers.
+"""How the API writes an answer, in one piece or without end, and to which callers it does not. It cuts off a reader of
+an endless answer that stops reading, so that the reader holds no task and no buffers.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import NotFound
 
 KNOWN_SECONDS = 30.0
-"""After at most about this long a stream ends whose reader's credential has ended, or has other rights."""
+"""A stream ends at most about this long after its reader's credential ended, or got other rights."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class BoundedStream(StreamingResponse):
 async def while_known(
     content: AsyncGenerator[bytes, None], is_still_known: Callable[[], Awaitable[bool]], monotonic: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[bytes]:
-    """The content, as long as its reader may have it: who asks is settled once, and a stream goes on for days."""
+    """The content, as long as its reader may have it: the API identifies a caller once, but a stream lasts for days."""
     looked_at = monotonic()
     async with aclosing(content):
         async for piece in content:
@@ -56,7 +56,7 @@ async def while_known(
 
 
 class OfPool(Protocol):
-    """What belongs to a pool, namespace/name."""
+    """An item that belongs to a pool, namespace/name."""
 
     @property
     def pool(self) -> str: ...
@@ -71,7 +71,7 @@ def answer(content: object, status: int = 200) -> Response:
 
 
 def seen(caller: Caller, item: Item, kind: str, name: str) -> Item:
-    """The item. Raises NotFound for that of a pool that the caller may not see: nobody learns that it exists."""
+    """The item. Raises NotFound if the caller may not see its pool: the caller does not learn that it exists."""
     if not caller.sees(item.pool):
         raise NotFound(kind, name)
     return item

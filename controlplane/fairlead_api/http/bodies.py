@@ -1,5 +1,5 @@
-"""Request bodies that people send: JSON read strictly. What could not be stored, would be read in two ways, or is no
-known field is refused by name.
+"""Request bodies that people send: JSON read strictly. It refuses by name a value that cannot be stored, a name with
+two values, and an unknown field.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ class MalformedBody(Exception):
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
     """A dependency that refuses names in a request's body that `body` (a dataclass) does not have. Raises InvalidInput.
 
-    What is no JSON, or cannot be stored, was refused before (`fairlead_api.http.strictness`).
+    Invalid JSON and values that cannot be stored were refused before (`fairlead_api.http.strictness`).
     """
     names = [field.name for field in dataclasses.fields(body)]
 
@@ -64,21 +64,21 @@ def described_answer(kind: str) -> dict[int | str, dict[str, Any]]:
 
 
 LARGEST_WHOLE = 2**63
-"""Whole numbers must be smaller, without their sign: Postgres and most clients have no larger ones."""
+"""The absolute value of a whole number must be smaller: Postgres and most clients have no larger ones."""
 
 _DIGITS = len(str(LARGEST_WHOLE))
 _TOO_LARGE = float("inf")
 
 
 class _Refused(Exception):
-    """Ends the parsing; carries what is wrong."""
+    """Ends the parsing; carries the fault."""
 
 
 def check_json(content: bytes) -> None:
     """Refuses a body that a handler might not survive.
 
-    Raises MalformedBody for what is not JSON in UTF-8, says a name twice in one object or nests deeper than DEEPEST;
-    InvalidInput, with the field, for half characters, NUL characters and numbers that are too large.
+    Raises MalformedBody if it is not JSON in UTF-8, repeats a name in one object or nests deeper than DEEPEST;
+    InvalidInput, with the field, for lone surrogates, NUL characters and numbers that are too large.
     """
     if nests_deeper(content):
         raise MalformedBody(too_deep())
@@ -99,7 +99,7 @@ def check_json(content: bytes) -> None:
 
 
 class _OddNumbers:
-    """Parses numbers; one that is too large becomes infinite, to be found again with its field."""
+    """Parses numbers; one that is too large becomes infinite, so that a later step finds its field."""
 
     def __init__(self) -> None:
         self.seen = False
@@ -131,7 +131,7 @@ def _constant(text: str) -> Any:
 
 
 def _fault(content: bytes) -> str:
-    """What is wrong with JSON. Python's own words and places differ by version: msgspec's do not."""
+    """The fault in the JSON. Python's own words and positions differ by version: those of msgspec do not."""
     try:
         msgspec.json.decode(content)
     except msgspec.DecodeError as error:
@@ -165,5 +165,5 @@ def _check_value(path: str, value: Any) -> None:
 
 
 def printable(text: str) -> str:
-    """The text without half characters, which UTF-8 cannot encode."""
+    """The text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()

@@ -1,7 +1,7 @@
 """Completes FastAPI's OpenAPI document.
 
-It adds credentials, the refusals and headers that really come, examples of request bodies by the name of their type (a
-test reads each as the API would), and that request bodies take no unknown fields.
+It adds credentials, the refusals and headers of real answers, examples of request bodies by the name of their type (a
+test reads each as the API would), and the rule that request bodies take no unknown fields.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Turns errors into RFC 9457 problem documents: one place, one shape, one line of detail, never a traceback.
 
-`detail` says what is wrong and `remedy` what to do about it, each once. Types are stable (docs/api.md).
+`detail` names the fault and `remedy` the way to mend it, each once. Types are stable (docs/api.md).
 """
 
 import logging
@@ -92,7 +92,7 @@ def of_input(error: InvalidInput) -> Problem:
 
 
 def of_malformed(error: Exception) -> Problem:
-    """A 400 for a body that is no JSON."""
+    """A 400 for a body that is not JSON."""
     return _problem("malformed-json", 400, f"the body is not JSON: {error}", remedy="send JSON in UTF-8, each name once in an object")
 
 
@@ -118,7 +118,7 @@ def of_validation(error: RequestValidationError) -> Problem:
 
 
 def _shown(value: str | float | None) -> str | float | None:
-    """The value, if JSON can hold it; text without half characters."""
+    """The value, if JSON can hold it; text without lone surrogates."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return printable(value) if isinstance(value, str) else value

@@ -1,7 +1,8 @@
 """Reads while the database is away: the same person's last good answer to the same question, marked stale.
 
-Only problems of the database are replaced, and only for a caller that `Identify` knows: a caller who was revoked, or is
-not known while the database is away, gets none. Answers give their age in `age` and `x-fairlead-stale`.
+Only problems of the database are replaced, and only for a caller that `Identify` knows: a caller whose credential was
+revoked, or that is unknown while the database is away, gets none. Answers give their age in `age` and
+`x-fairlead-stale`.
 """
 
 import hashlib

@@ -20,12 +20,12 @@ from fairlead_api.http.problems import of_input, of_malformed, of_too_large, pro
 from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
-"""Bytes of the largest body that is read strictly. Larger may be what comes from processes, and a simulation with its
-trace, which has a decoder of its own; all else is refused, as JSON may take forty times its size in memory.
+"""Bytes of the largest body that is read strictly. Bodies from processes may be larger, and so may a simulation with
+its trace, which has its own decoder. The API refuses all others: JSON may take forty times its size in memory.
 """
 
 LARGEST_OF_STRANGERS = 64 * 1024
-"""Bytes of the largest body of a login, before which nobody says who asks."""
+"""Bytes of the largest body of a login, whose sender is still unknown."""
 
 CLUSTER_AUDIT = "/v1/kubernetes/audit"
 """Path of the webhook that takes the Kubernetes API's audit events."""
@@ -93,7 +93,7 @@ async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping
 
 
 OPEN = ("/internal/", "/v1/kubernetes/")
-"""A newer router may tell what an older API skips; the Kubernetes API adds a `timeout` to what it sends."""
+"""A newer router may report fields that an older API skips; the Kubernetes API adds a `timeout` to its requests."""
 
 
 def closed(route: BaseRoute) -> BaseRoute:
@@ -107,7 +107,7 @@ def closed(route: BaseRoute) -> BaseRoute:
     async def check(request: Request) -> None:
         check_parameters(known, request)
 
-    # the last of its dependencies, so that who may not ask hears that first
+    # the last of its dependencies, so that a caller without the role gets that refusal first
     route.dependant.dependencies.append(get_dependant(path=route.path_format, call=check))
     return route
 

@@ -1,5 +1,5 @@
-"""Entity tags: which version of an answer somebody has seen, and whether a change may build on it. Each JSON answer
-that is read has an ETag; whoever has that version already gets 304 without a body.
+"""Entity tags: which version of an answer a client has seen, and whether a change may build on it. Each JSON answer to
+a read has an ETag; a client that has this version already gets 304 without a body.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""What all subjects stand on: Postgres and its transactions, lists and pages, the audit log, callers, errors, times.
+"""What all subjects build on: Postgres and its transactions, lists and pages, the audit log, callers, errors, times.
 
-It must not know a subject or HTTP. The danger here is the edge of a transaction: what belongs together is stored
-together, or not at all.
+It must not know a subject or HTTP. The danger here is the boundary of a transaction: rows that belong together are
+committed together, or not at all.
 """

@@ -19,7 +19,7 @@ from fairlead_client.resources.audit import AuditResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """An entry before it is stored: who did what to which object, and how it ended. Fields are those of AuditEntry."""
+    """An entry before it is stored: the actor, action, object and result. Its fields are those of AuditEntry."""
 
     actor: str
     role: str
@@ -45,7 +45,7 @@ class Link:
 
 
 def genesis(day: date) -> str:
-    """The value that the very first entry is chained to."""
+    """The value that takes the place of a hash before the very first entry."""
     return hashlib.sha256(f"fairlead audit {day.isoformat()}".encode()).hexdigest()
 
 

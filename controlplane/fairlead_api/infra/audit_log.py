@@ -27,8 +27,8 @@ _CHUNK = 2000
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
     """Adds entries, which exist exactly if the transaction commits. Call it as the last step of a transaction.
 
-    They are dated `now`, but not before the last one, nor after Postgres's own time: as none may be before another, one
-    process whose clock is fast would date all that follow.
+    They are dated `now`, but not before the last entry, nor after Postgres's own time. No entry may be dated before an
+    earlier one, so a process with a fast clock would otherwise date all that follow.
     """
     if not drafts:
         return

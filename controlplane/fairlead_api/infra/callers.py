@@ -1,4 +1,4 @@
-"""Who calls: an authenticated request, and the credentials that the environment gives.
+"""Callers: an authenticated request, and the credentials that the environment gives.
 
 Secrets are compared and stored only as SHA-256.
 """

@@ -1,5 +1,5 @@
-"""Rows in the binary form that Postgres' COPY takes, made column by column; and an end of copies whose process stands
-still.
+"""Rows in the binary form that Postgres' COPY takes, encoded column by column; and the end of copies whose process is
+suspended.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _EPOCH = moment(946_684_800)
 _MICROSECOND = timedelta(microseconds=1)
 
 _NUMBERS = {"integer": ("i", 4, 23), "bigint": ("q", 8, 20), "real": ("f", 4, 700), "double precision": ("d", 8, 701)}
-"""Of each type of number how it is packed, its bytes, and its id in Postgres, which arrays carry."""
+"""By type of number: its struct format, its bytes, and its type id in Postgres, which arrays carry."""
 
 
 class Field:
@@ -78,7 +78,7 @@ def _with_before(same: bytes, records: Sequence[Any], *columns: Iterable[bytes])
 
 
 def _together(fields: Sequence[Field], records: Sequence[Any]) -> Iterable[bytes]:
-    """Numbers that follow each other; a row that has not all of them is made number by number."""
+    """Consecutive numbers in one step; a row without all of them is encoded number by number."""
     if len(fields) == 1:
         return fields[0].of(records)
     kinds = [field.number for field in fields if field.number is not None]
@@ -147,7 +147,7 @@ def _arrays(letter: str, length: int, kind: int) -> Column:
 
 
 def _microseconds(value: float | datetime) -> int:
-    """Since 2000, of Unix seconds or of a time."""
+    """Microseconds since 2000, from Unix seconds or from a time."""
     return ((value if isinstance(value, datetime) else moment(value)) - _EPOCH) // _MICROSECOND
 
 
@@ -162,7 +162,7 @@ _END = text(
 
 
 async def end_suspended_copies(database: Database, seconds: float) -> int:
-    """Ends those that began more than `seconds` ago and wait for rows; returns how many.
+    """Ends copies that began more than `seconds` ago and wait for rows; returns how many.
 
     Raises StoreUnavailable when Postgres is away.
     """
@@ -177,7 +177,7 @@ async def end_suspended_copies(database: Database, seconds: float) -> int:
 
 
 async def keep_ending_suspended_copies(database: Database, seconds: float) -> None:
-    """Does so for ever, in every API process: the one that stands still may be the one that does background work."""
+    """Ends such copies until cancelled, in every API process: the suspended one may be the one with background work."""
     while True:
         await asyncio.sleep(seconds / 2)
         with suppress(StoreUnavailable):

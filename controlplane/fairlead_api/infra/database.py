@@ -33,9 +33,9 @@ PING_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulkhead:
-    """A share of the connections that nobody else can take.
+    """A share of the connections that no other work can take.
 
-    One that was opened stays open when nothing uses it: a new one costs Postgres a process, and has nothing prepared.
+    An idle connection stays open: a new one costs Postgres a process, and has no prepared statements.
     Postgres enforces `statement_seconds`, `lock_seconds` and `idle_seconds`; `wait_seconds` is the longest wait for a
     free connection.
     """
@@ -49,7 +49,7 @@ class Bulkhead:
     wait_seconds: float = 5.0
 
     def patient(self, times: float) -> "Bulkhead":
-        """The same share with limits so many times as long."""
+        """The same share with its limits multiplied by `times`."""
         return replace(
             self,
             statement_seconds=self.statement_seconds * times,
@@ -60,7 +60,7 @@ class Bulkhead:
 
 
 READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
-"""For the data that people look at: a page asks for half a dozen things at once."""
+"""For the data that people read: a page asks for half a dozen things at once."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
 """For routers' reports."""
@@ -141,8 +141,8 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
 class Database:
     """Reads, and short transactions, within one bulkhead.
 
-    A read is no transaction: at Postgres' usual level each of its statements sees what is committed then either way,
-    and to begin and end one asks the server twice more than the statement does.
+    A read is no transaction: at Postgres' usual isolation level, each statement sees what is committed at its time
+    either way, and a transaction costs two more round trips, to begin and to end it.
     """
 
     def __init__(self, url: str, bulkhead: Bulkhead, pulse: Pulse) -> None:
@@ -153,12 +153,12 @@ class Database:
 
     @property
     def switched_at(self) -> float:
-        """When another server began to answer, monotonic: what was remembered of the one before may not be there."""
+        """When another server began to answer, monotonic: it may lack what was remembered of the server before."""
         return self._pulse.switched_at
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for reads; what a statement locks or writes is let go or committed with it.
+        """A connection for reads; each statement commits its writes and releases its locks when it ends.
 
         Raises StoreUnavailable when Postgres is away, StoreBusy when it has no time for this.
         """
@@ -200,7 +200,7 @@ class Database:
                 if isinstance(error.orig, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure) and attempt < _RETRIES:
                     continue
                 if isinstance(error.orig, psycopg.errors.ProgramLimitExceeded):
-                    raise  # the driver calls it operational, but the row is too large for ever
+                    raise  # the driver calls it operational, but the row will always be too large
                 if isinstance(error, OperationalError | InterfaceError) or isinstance(error.orig, NOT_NOW):
                     raise self._unavailable(error) from error
                 raise

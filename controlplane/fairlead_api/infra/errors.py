@@ -42,7 +42,7 @@ class NotSampled(NotFound):
 
 
 def why_not_there(share: float | None, days: int) -> str:
-    """What is true of a request whose decision is not there, the likeliest first, and how to have the next one."""
+    """The possible reasons for a missing decision, the likeliest first, and how to have the next one kept."""
     part = "only a share" if share is None else "almost all" if share > 0.99 else f"only about {share * 100:.2g} %"
     likely = (
         f"not sampled: {part} of the decisions are kept where all was well, and every one that was late, refused, moved, failed or retried; "
@@ -54,7 +54,7 @@ def why_not_there(share: float | None, days: int) -> str:
 class Conflict(ServiceError):
     """The present state forbids the call; `code` is a short hyphenated word, used in the problem's type.
 
-    `conflict` says what was changed meanwhile, where that is why.
+    `conflict` says what changed meanwhile, if that is the reason.
     """
 
     def __init__(self, code: str, detail: str, conflict: PlanConflict | None = None) -> None:
@@ -84,7 +84,7 @@ class NotAuthenticated(ServiceError):
 
 
 class TooMany(ServiceError):
-    """The caller did it too often; `code` names what. `retry_after_seconds` says when there is room again."""
+    """The caller acted too often; `code` names the action. `retry_after_seconds` says when there is room again."""
 
     def __init__(self, code: str, detail: str, retry_after_seconds: int) -> None:
         self.code = code
@@ -93,7 +93,7 @@ class TooMany(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """A dependency is away. `retry_after_seconds` says after how long a new try is worthwhile."""
+    """A dependency is away. `retry_after_seconds` says when a new try is worthwhile."""
 
     code = "unavailable"
 

@@ -1,4 +1,4 @@
-"""The Kubernetes API, asked with the kubeconfig of the settings; what it refuses becomes an error of ours."""
+"""The Kubernetes API, called with the kubeconfig of the settings; its refusals become errors of ours."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class Kubernetes:
             if error.status == 401:
                 raise Denied(f"the Kubernetes API refuses the control API: {error}") from error
             if error.status is None and self._api is api:
-                await self.close()  # the next call reads the kubeconfig, which may name another server; others under way go on
+                await self.close()  # the next call reads the kubeconfig, which may name another server; calls in flight go on
             raise ClusterUnavailable(f"the Kubernetes API does not answer: {error}") from error
         except ClusterRefused as error:
             raise _refusal(error) from error

@@ -1,4 +1,4 @@
-"""Notices by which one API process tells all others about a committed change.
+"""Notices with which one API process informs all others of a committed change.
 
 They are small, ordered, and at most 8,000 bytes each (a limit of NOTIFY).
 """
@@ -41,7 +41,7 @@ class GatewayKeysChanged(msgspec.Struct, frozen=True, tag="gateway_keys"):
 
 
 class KeptSessionsChanged(msgspec.Struct, frozen=True, tag="kept_sessions"):
-    """Decisions of other sessions are kept."""
+    """The set of sessions whose decisions are kept has changed."""
 
 
 Notice = TableChanged | PoolDeleted | BindingsChanged | CredentialsRevoked | GatewayKeysChanged | KeptSessionsChanged

@@ -49,7 +49,7 @@ async def listen(url: str, pulse: Pulse, on_notice: Callable[[Notice], Awaitable
                     pulse.limits.set(connection, QUIET_SECONDS)
                     await connection.execute("SELECT 1")  # a dead connection may look merely quiet
             finally:
-                shut(connection)  # so that ending waits for nobody
+                shut(connection)  # so that ending does not wait for the server
                 pulse.limits.lift(connection)
                 await connection.close()
         except psycopg.Error as error:

@@ -25,7 +25,7 @@ _MANAGERS = {
 
 
 def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:
-    """Name of the owning tool, None when people may change the object here.
+    """The name of the owning tool; None if people may change the object here.
 
     The name includes that of the tool's application where the mark has it.
     """

@@ -69,7 +69,7 @@ def _build(connection: Any, name: str, table: str, columns: Sequence[str], where
 def _patient() -> "Iterator[Any]":
     """A connection outside a transaction, without the migration's time limits.
 
-    It needs none: a concurrent build may wait long, but nobody waits for it.
+    It needs no limits: a concurrent build may wait long, but no writer waits for it.
     """
     with op.get_context().autocommit_block():
         connection = op.get_bind()
@@ -84,7 +84,7 @@ def _patient() -> "Iterator[Any]":
 
 
 BATCH = 5000
-"""Rows per transaction, few enough that nobody waits long."""
+"""Rows per transaction, few enough that no writer waits long."""
 
 
 def backfill(table: str, assignments: str, where: str, batch: int = BATCH) -> int:

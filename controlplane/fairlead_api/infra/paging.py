@@ -1,5 +1,5 @@
-"""Keyset paging: stable under inserts and cheap at any depth; and queries whose rows another one reads, such as the
-newest thousands, of which some are looked for.
+"""Keyset paging: stable under inserts and cheap at any depth; and queries that other queries use as a source, such as a
+search among the newest thousands of rows.
 """
 
 import base64

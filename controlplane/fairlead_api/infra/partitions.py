@@ -53,8 +53,8 @@ class Partitions:
             for day in absent:
                 name, start = partition_name(table, day), datetime.combine(day, time(), UTC)
                 if name not in there:
-                    # made apart and attached, which keeps nobody from the table: PARTITION OF waits for its readers,
-                    # and all others wait behind it
+                    # made separately and attached, which blocks no other statement: PARTITION OF waits for the table's
+                    # readers, and all others wait behind it
                     await connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
                     bounds = f"FROM ('{start.isoformat()}') TO ('{(start + timedelta(days=1)).isoformat()}')"
                     await connection.execute(text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES {bounds}"))
@@ -65,7 +65,7 @@ class Partitions:
     async def drop_before(self, table: str, day: date) -> list[str]:
         """Drops the partitions of days before `day`; returns their names.
 
-        It gives up soon where somebody reads in the table for long, as a dump does: all others would wait behind it.
+        It gives up soon if a reader holds the table for long, as a dump does: all others would wait behind it.
         """
 
         async def work(connection: AsyncConnection) -> list[str]:

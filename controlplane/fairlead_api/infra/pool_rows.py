@@ -1,4 +1,4 @@
-"""What reads take from the rows of pools: a living pool's row, and names by id."""
+"""Shared reads of the rows of pools: a living pool's row, and names by id."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -53,7 +53,7 @@ async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
 
 
 def slo_of(row: Any) -> SloFacts:
-    """The objectives routers obey, those of a spec that names none while the pool has no table."""
+    """The objectives that routers follow; while the pool has no table, the defaults of a spec without objectives."""
     return msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
 
 

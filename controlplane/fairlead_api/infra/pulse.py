@@ -33,7 +33,7 @@ ASK_SECONDS = 0.25
 """Pause between two questions whether the database answers."""
 
 SILENCE_SECONDS = 1.2
-"""A database that has been asked and has said nothing on any connection for this long is away."""
+"""A database that does not answer on any connection for this long after a question is away."""
 
 LATE_SECONDS = 0.1
 """If a timer fires this late, the process itself stood still, and answers may lie unread in the socket."""
@@ -86,12 +86,12 @@ class WaitLimits:
 class Pulse:
     """The state of one database as this process sees it.
 
-    Everything that uses the database calls `require` first, so that nobody waits for a database that is known to be
-    away. Until `run` has got an answer, the database is believed to answer.
+    Every user of the database calls `require` first, so that no caller waits for a database that is known to be away.
+    Until `run` has got an answer, the database counts as answering.
     """
 
     def __init__(self, url: str, patience: float = 1.0) -> None:
-        """`patience` multiplies the times after which a connection, or the database, is given up."""
+        """`patience` multiplies the times after which the pulse gives up a connection, or the database."""
         self.patience = patience
         self._target = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self.limits = WaitLimits()
@@ -158,7 +158,7 @@ class Pulse:
             self._heard_at = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """Asks for ever."""
+        """Asks the database whether it answers, until cancelled."""
         while True:
             try:
                 seconds = CONNECT_SECONDS if self._heard_at is None else RECONNECT_SECONDS

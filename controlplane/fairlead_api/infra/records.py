@@ -41,12 +41,12 @@ def read(kind: type[Record], row: Any, /, **given: Any) -> Record:
 
 
 _AS_THEY_ARE = frozenset(one | None for one in (str, int, bool, datetime)) | {str, int, bool, datetime}
-"""Types that the database's driver gives already."""
+"""Types that the database's driver already returns."""
 
 
 @lru_cache(maxsize=1024)
 def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple[tuple[str, int, Any], ...]:
-    """The fields that such a row fills, each with its place in the row and the type it gets; None = as it is."""
+    """The fields that such a row fills, each with its place in the row and its new type; None = unchanged."""
     known = get_type_hints(kind)
     names = [field.name for field in fields(kind) if field.name in columns and field.name not in given]
     return tuple((name, columns.index(name), None if known[name] in _AS_THEY_ARE else known[name]) for name in names)

@@ -1,7 +1,7 @@
 """Shares one answer among callers who ask the same at the same time.
 
 Concurrent callers wait for one computation, and its result is reused for a moment. `Recent` goes further, for figures
-that cover minutes and hardly change within seconds: while such a figure is asked for again and again, nobody waits.
+that cover minutes and hardly change within seconds: while callers keep asking for such a figure, no caller waits.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 40
-"""A figure is kept so many times as long as it took to compute, unless somebody would have to wait for it then."""
+"""A figure is kept this many times as long as it took to compute, unless a caller would then have to wait for it."""
 PAUSE_SECONDS = 0.25
-"""From the answer to a caller to the computing that it sets off: the caller's other questions come first."""
+"""Pause between the answer to a caller and the computation that it starts: the caller's other questions come first."""
 
 
 class Shared:
@@ -49,7 +49,7 @@ class Shared:
             raise
 
     def forget(self) -> None:
-        """Nobody who asks from now on gets what was found, or is being found, before."""
+        """Drops all results, finished or in progress: later callers do not get them."""
         self._found.clear()
 
 
@@ -60,9 +60,9 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 class Recent:
     """Figures that may be `usable_seconds` old.
 
-    A figure older than `fresh_seconds` is computed again in the background, for later callers: one that takes long
-    after RESTS times what it took, and after half of `usable_seconds` in any case. With `fresh_seconds` 0 every caller
-    waits for a new result.
+    A figure older than `fresh_seconds` is computed again in the background, for later callers. A slow figure waits
+    until RESTS times its computing time have passed, but at most half of `usable_seconds`. With `fresh_seconds` 0 every
+    caller waits for a new result.
     """
 
     def __init__(self, fresh_seconds: float, usable_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -90,7 +90,7 @@ class Recent:
         return result
 
     async def close(self) -> None:
-        """Cancels computations that are under way in the background."""
+        """Cancels computations that run in the background."""
         tasks = list(self._refreshing.values())
         for task in tasks:
             task.cancel()
@@ -111,4 +111,4 @@ class Recent:
     def _refreshed(self, key: Hashable, done: "asyncio.Task[Any]") -> None:
         self._refreshing.pop(key, None)
         if not done.cancelled():
-            done.exception()  # the next who has to wait is told
+            done.exception()  # the next caller that has to wait gets the error

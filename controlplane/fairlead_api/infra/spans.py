@@ -1,4 +1,4 @@
-"""The requested part of a long list, and what of it the caller may see."""
+"""The requested stretch of a long list, and the part of it that the caller may see."""
 
 from dataclasses import dataclass
 

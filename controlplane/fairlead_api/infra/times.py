@@ -17,8 +17,8 @@ def check_time(field_name: str, seconds: float) -> None:
 
 
 def check_instant(field_name: str, written: object, instant: datetime) -> datetime:
-    """The instant that was written so. Raises InvalidInput towards the years 1 and 9999: at both ends a week earlier or
-    later is none, and neither is the same hour in another time zone.
+    """The instant. Raises InvalidInput outside the years 2000 to 2199: at the years 1 and 9999, a time one week earlier
+    or later does not exist, and neither does the same hour in another time zone.
     """
     if not 2000 <= instant.year < 2200:
         raise InvalidInput(field_name, written, "write a time of the years 2000 to 2199")

@@ -15,7 +15,7 @@ from alembic.util.exc import CommandError
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 4.0
-"""Longest wait of a migration for a lock: whoever comes after it waits as long."""
+"""Longest wait of a migration for a lock: later waiters for the lock wait as long."""
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
 _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Path("/app/migrations"), Path.cwd() / "migrations")
@@ -41,10 +41,10 @@ def heads() -> str:
 def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECONDS) -> None:
     """Migrates the database at `url`; waits while another process is doing so.
 
-    A migration that does not get a lock within `lock_seconds` is given up, with nothing of it done.
+    A migration that does not get a lock within `lock_seconds` fails and changes nothing.
 
     A database that a newer version migrated is left as it is: during a rollout, or after going back, processes of this
-    version start on it too, and migrations of the next release take nothing from them.
+    version start on it too, and migrations of the next release remove nothing that they use.
     """
     if _is_newer(url):
         return

@@ -1,4 +1,4 @@
-"""Load of instances over time: samples and their rollups, heatmaps, and why an instance was loaded as it was.
+"""Load of instances over time: samples and their rollups, heatmaps, and explanations of an instance's load.
 
-It must not change a sample. The danger here: a range that is read from a record too coarse for it.
+It must not change a sample. The danger here: reading a range from a record that is too coarse for it.
 """

@@ -22,15 +22,15 @@ MUCH = 1.5
 FEW_SHARE = 0.5
 """Few sessions with at least this share of the tokens are worth naming."""
 FEW_RECORDED = 5
-"""Of fewer requests no shares are told, even if all are recorded."""
+"""With fewer requests, no shares are reported, even if all are recorded."""
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
-"""What the SLO limits, by metric: by these an instance is short, or the pool."""
+"""The SLO's name for each metric that it limits: these show whether an instance, or the pool, is short of capacity."""
 SHORTLY = timedelta(minutes=1)
 """A change so long before a stretch, or as long before it as the stretch lasts, may be its cause."""
 
 
 def causes(found: LoadExplanation) -> list[str]:
-    """Sentences, most telling first; none where nothing stands out."""
+    """Sentences, the most telling first; an empty list if nothing stands out."""
     by_metric = {figure.metric: figure for figure in found.figures}
     figure = by_metric[found.metric]
     made = [*_beside_others(figure, by_metric), *_since_before(figure), *_senders(found), *_traffic(found, by_metric), *_moves(found)]
@@ -38,7 +38,7 @@ def causes(found: LoadExplanation) -> list[str]:
 
 
 def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """More or less than the others; and whether it was short alone, which the SLO's metrics alone can tell."""
+    """Whether it had more or less than others, and whether it alone was short, which only the SLO's metrics show."""
     value, others = figure.compared, figure.others
     if value is None or others is None:
         return
@@ -56,7 +56,7 @@ def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> 
 
 
 def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Who was over a limit of the SLO: this instance alone, or the pool."""
+    """What exceeded a limit of the SLO: this instance alone, or the pool."""
     asked = (figure.metric,) if figure.metric in SLO_METRICS else SLO_METRICS
     judged = [one for name in asked if (one := by_metric[name]).limit is not None and one.maximum is not None]
     over = [one for one in judged if one.maximum is not None and one.limit is not None and one.maximum > one.limit]
@@ -104,8 +104,8 @@ def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None])
 
 
 def _senders(found: LoadExplanation) -> Iterator[str]:
-    """By what had to be prefilled, which is what loads an instance; by the prompts where that is not recorded. Nothing
-    where too little is recorded for a share.
+    """Compares tokens to prefill, which are what loads an instance, or prompt tokens if those are not recorded. Yields
+    nothing if too little is recorded for a share.
     """
     senders, had_to_be_prefilled = found.senders, bool(found.senders.top_by_prefill)
     if had_to_be_prefilled:
@@ -158,7 +158,7 @@ def _changes(found: LoadExplanation) -> Iterator[str]:
 
 
 def told(value: float, unit: str) -> str:
-    """A figure in the digits that mean something."""
+    """A figure with its significant digits."""
     match unit:
         case "share":
             return f"{value * 100:.0f} %"

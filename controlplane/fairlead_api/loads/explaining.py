@@ -20,13 +20,13 @@ LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
 """Shorter stretches have too few recorded requests, so their senders are those of the five minutes to their end."""
 SHARED = 240
-"""What all instances had in a stretch is read once for all who ask about one of them in this part of its length, 15 s
-of an hour: so little of it is new by then, and an open page asks again and again.
+"""All requests about any instance in a stretch share one reading of all instances for this part of the stretch, 15 s of
+an hour: little of it is new by then, and an open page asks again and again.
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""Of a stretch at least so long that ended this lately, what was read last is told, with the times it is of, and nobody
-waits while it is read again.
+"""For a stretch at least LONG that ended within ENDED, the last reading is returned with its own times, and no request
+waits while the stretch is read again.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
 """Changes this long before the stretch may be its cause."""
@@ -64,7 +64,7 @@ class Evidence:
 
 
 class LoadWindows(Protocol):
-    """The source of what happened in a stretch."""
+    """The source of the events in a stretch."""
 
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
         """Load of all instances in both columns of the grid. Raises NotFound for a pool that does not live."""
@@ -72,11 +72,11 @@ class LoadWindows(Protocol):
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
-        """Who sent to the instance, what came and went, and what changed."""
+        """The senders to the instance, the sessions that arrived and left, and the changes."""
 
 
 class LoadExplaining:
-    """Reads a stretch, sets the instance beside the others, and says what stands out."""
+    """Reads a stretch, compares the instance with the others, and says what stands out."""
 
     def __init__(self, store: LoadWindows, kept: Kept, recent: Recent) -> None:
         self._store = store
@@ -120,7 +120,7 @@ class LoadExplaining:
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
     """[start, end) widened to whole samples of the table that a cell of that length is read from, and as long a window
-    before it. Samples shorter than `finest` seconds are there no longer. Raises InvalidInput naming `from`.
+    before it. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput naming `from`.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", written, "write a stretch of at most a day")
@@ -138,7 +138,7 @@ def _widened(start: datetime, end: datetime, unit: int) -> Grid:
 
 
 def explanation(pool: PoolKey, instance: str, metric: str, where: Grid, found: Stretches, known: Evidence) -> LoadExplanation:
-    """Arranges what was found. Pure."""
+    """Arranges the findings. Pure."""
     place = found.places[instance]
     others = [name for name, other in found.places.items() if name != instance and other.role is place.role]
     mine = found.now.get(instance)

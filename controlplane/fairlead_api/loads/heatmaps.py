@@ -44,13 +44,13 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """For how long load is kept by the second and by 10 s; by the minute it is kept longer."""
+    """How long load is kept by the second and by 10 s; load by the minute is kept longer."""
 
     seconds: timedelta
     tens: timedelta
 
     def finest(self, start: datetime, now: datetime) -> int:
-        """The seconds of the finest samples that there still are of all that began at `start`."""
+        """The seconds of the finest samples that still exist for the whole time since `start`."""
         age = now - start
         return 1 if age <= self.seconds else 10 if age <= self.tens else 60
 
@@ -65,7 +65,7 @@ class Place:
 
 
 UNKNOWN = Place(state=InstanceState.GONE, role=Role.BOTH)
-"""Shown for an instance of which only cells are left."""
+"""Shown for an instance of which only cells remain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +273,7 @@ class _Lines:
 
 
 def _both(one: Slice, other: Slice) -> Slice:
-    """Two parts of a column as one; of the same instances."""
+    """Two parts of a column as one; both have the same instances."""
     pairs = zip(one.values, other.values, strict=True)
     if not one.seconds:
         largest = [a if b is None else b if a is None or b > a else a for a, b in pairs]
@@ -308,7 +308,7 @@ def _breaches(values: list[float | None], limit: float) -> list[int]:
 
 
 def _most_of(places: Sequence[Place]) -> Place:
-    """The state and the role of most of them, and their node if it is one."""
+    """The state and the role of most of them, and their node if they share one."""
     nodes = {place.node for place in places}
     return Place(
         state=Counter(place.state for place in places).most_common(1)[0][0],
@@ -323,8 +323,8 @@ _ROLES = tuple(Role)
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
     """By role and name; or by largest, newest or most painful values first, with rows without values last.
 
-    Pain is how far over the limit and for how long; of rows with equal pain, and of metrics without a limit, the mean
-    decides. Of a metric of which a low value hurts, the lowest mean is first.
+    Pain is how far values are over the limit, and for how long. The mean decides between rows with equal pain, and for
+    metrics without a limit. For a metric whose low values hurt, the lowest mean is first.
     """
 
     def weight(row: HeatmapRow) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Tables of arrivals and load samples by UTC day, and of what is rolled up from them, by instance and by pool."""
+"""Tables of arrivals and load samples by UTC day, and of their rollups, by instance and by pool."""
 
 from sqlalchemy import JSON, REAL, BigInteger, Column, DateTime, Double, Index, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -108,9 +108,9 @@ heatmap_columns = Table(
 )
 """A column of a heatmap in one row: `step` seconds of all instances of a pool, from `bucket` on.
 
-`instances` are their names, `roster` the digest of that list. Of each metric there are three lists in the same order:
-what `_rollup` keeps of one instance. A metric that no instance has a value of is null. Single seconds (`step` 1) are
-ten columns in one row, one after the other, and only `_max` has them.
+`instances` are their names, `roster` the digest of that list. Each metric has three lists in the same order: what
+`_rollup` keeps of one instance. A metric is null if no instance has a value. Single seconds (`step` 1) are ten columns
+in one row, one after the other, and only `_max` has them.
 """
 
 POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")
@@ -120,7 +120,7 @@ POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")
 def _pool_rollup(name: str) -> Table:
     """One pool in one bucket, over all its instances.
 
-    `seconds` are those of the bucket that something is known of, `instance_seconds` the same times the instances.
+    `seconds` are the seconds of the bucket with a record, `instance_seconds` the same times the instances.
     """
     return Table(
         name,

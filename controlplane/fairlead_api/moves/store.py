@@ -67,7 +67,7 @@ async def _save(
 
 
 AT_ONCE = 500
-"""Minutes, over all pools, computed in one transaction."""
+"""The most minutes, over all pools, that one transaction computes."""
 COLUMNS = ("migrations", "reroutes", "compared", "seconds_won")
 _WON = "m.predicted_source_ttft_seconds - m.actual_ttft_seconds"
 
@@ -86,7 +86,7 @@ def within(base: str) -> str:
     """A query for the moves of `:pools` from `:start` to `:end`, whole minutes (`base` `1m`) or hours (`1h`).
 
     Its rows have pool_id, a time `at` in their bucket, and COLUMNS, which are to be summed: a minute that changed since
-    it was rolled up has what its rollup says in negative, and what its rows say.
+    it was rolled up has its rollup in negative, and its rows.
     """
     rolled = ", ".join(f"r.{name}" for name in COLUMNS)
     negative = ", ".join(f"-r.{name}" for name in COLUMNS)
@@ -162,7 +162,7 @@ _SUMMED = tuple(field.name for field in fields(MovesEffect))
 
 
 def _effects(columns: Any) -> list["ColumnElement[Any]"]:
-    """What a move counts for in each field of MovesEffect."""
+    """How a move counts in each field of MovesEffect."""
     net = columns.predicted_source_ttft_seconds - columns.actual_ttft_seconds
     tests = {
         "paid_off": columns.paid_off.is_(True),

@@ -99,6 +99,6 @@ move_rollup_queue = Table(
 )
 """Minutes whose moves changed since they were rolled up, in any number of rows each.
 
-Triggers write them in the transaction that adds a move or learns its outcome, so no writer can forget one, and as no
-row is written twice, none waits for another.
+Triggers write them in the transaction that adds a move or sets its outcome, so no writer can forget one. No row is
+written twice, so no writer waits for another.
 """

@@ -1,5 +1,5 @@
-"""Writes of plans to their objects: once, only to what they were made for, and recorded also where a process ended
-between the write and its record.
+"""Writes plans to their objects: once, only to the object that the plan was made for, and with a record even if the
+process ended between the write and its record.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from fairlead_client.resources.plans import PlanKind, PlanState
 from fairlead_client.resources.problems import PlanConflict
 
 SETTLING = timedelta(seconds=30)
-"""An apply that began longer ago and has no end is taken to be nobody's any more."""
+"""An apply that began longer ago and has not ended counts as abandoned."""
 
 
 def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int | None:
@@ -39,7 +39,7 @@ def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int |
 
 
 def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
-    """The entry of the apply that began last, or of the person whose write the object shows, where that is another."""
+    """The entry of the apply that began last, or of the person whose write the object shows, if another one."""
     actor = None if found is None else found.annotations.get(CHANGED_BY)
     if found is None or actor in {None, begun.actor}:
         return begun
@@ -48,11 +48,11 @@ def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
 
 _TRIES = 6
 _TOLD = 3
-"""Most values that a conflict names."""
+"""The most values that a conflict names."""
 
 
 class Applying:
-    """Writes stored plans. `marks` name on an object who changed it, why, and by which plan."""
+    """Writes stored plans. `marks` on an object name the person who changed it, the reason and the plan."""
 
     def __init__(self, store: PlanStore, cluster: ClusterGateway) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class Applying:
         return await self._write(stored, marks, now)
 
     async def closed(self, stored: StoredPlan, now: datetime) -> StoredPlan:
-        """The plan as applied, if it is open and its object shows that somebody's apply was made; else as it is.
+        """The plan as applied, if it is open and its object shows that an apply succeeded; else as it is.
 
         Raises ClusterUnavailable, Denied.
         """
@@ -87,7 +87,7 @@ class Applying:
         return await self._store.finish(replace(stored, plan=applied, applied_generation=generation), draft, now)
 
     async def _close_other(self, found: ClusterObject, stored: StoredPlan, now: datetime) -> None:
-        """Closes the plan that wrote the object last, if it was left open: the next write takes its mark off."""
+        """Closes the plan that wrote the object last, if it is still open: the next write removes its mark."""
         last = found.annotations.get(PLAN)
         if last in {None, stored.plan.id}:
             return
@@ -97,8 +97,8 @@ class Applying:
                 await self.closed(other, now)
 
     async def conflict(self, stored: StoredPlan, found: ClusterObject, *, undone: bool = False) -> PlanConflict | None:
-        """What the plan, or its undoing, was to change, and what was changed meanwhile; None of a plan of before both
-        were kept.
+        """What the plan, or its undoing, was to change, and what changed meanwhile; None for a plan of a release that
+        did not store both.
         """
         if stored.seen is None:
             return None
@@ -159,7 +159,7 @@ class Applying:
 
 
 def _meanwhile(part: Mapping[str, Any], stored: StoredPlan) -> str:
-    """What became of the values that the plan was to change, as far as somebody else changed those."""
+    """Words about the values that the plan was to change and somebody else changed; empty if there are none."""
     steps = diff(stored.inverse, inverse(part, stored.change))[:_TOLD]
     told = [f"{step['path'].strip('/').replace('/', '.')} was {_short(step['before'])} and is {_short(step['after'])}" for step in steps]
     planned = [f"{one['path'].strip('/').replace('/', '.')} to {_short(one['after'])}" for one in stored.plan.diff[:_TOLD]]

@@ -1,5 +1,5 @@
-"""The effect of changes of a pool's instances: scaling, going back to a revision, pausing a rollout, and handing
-numbers to a controller. What requests get is for the simulation to say. Pure.
+"""The effect of changes of a pool's instances: scaling, rolling back to a revision, pausing a rollout, and leaving
+numbers to a controller. Only the simulation predicts what requests get. Pure.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:
 
 
 def _is_too_much(pool: PoolUse, role: Role, instances: int) -> bool:
-    """Whether prompt tokens come faster than so many instances were seen to compute them."""
+    """Whether prompt tokens arrive faster than this number of instances was seen to compute them."""
     if role is Role.DECODE or instances == 0 or pool.miss_tokens_per_second is None or pool.prefill_tokens_per_second is None:
         return False
     return pool.miss_tokens_per_second >= instances * pool.prefill_tokens_per_second
@@ -83,7 +83,7 @@ class Rollback:
 
 
 def rollback_of(pool: str, before: Mapping[str, Any], after: Mapping[str, Any], status: Mapping[str, Any]) -> Rollback:
-    """What another engine or other templates in the spec replace, by the pool's status."""
+    """What a spec with another engine or other templates replaces, according to the pool's status."""
     old, new = revision_data(before), revision_data(after)
     templates = {role["name"]: role.get("template") for role in old["roles"]}
     names = [role["name"] for role in new["roles"] if old["engine"] != new["engine"] or templates.get(role["name"]) != role.get("template")]
@@ -122,7 +122,7 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
 
 
 def rollout_effect(pool: PoolUse, rollout: RolloutSpec) -> PlanEffect:
-    """What the rollout does from now on."""
+    """The effect on the rollout from now on."""
     if rollout.paused:
         return PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."])
     present: list[InstanceUse] = [use for use in pool.instances if use.state is not InstanceState.DRAINING]

@@ -1,4 +1,4 @@
-"""Deleting a pool, and creating it again: what a plan shows of it, and how it is carried out.
+"""Deleting a pool, and creating it again: what a plan shows of it, and how the change is made.
 
 A stored plan of this kind has in `change` what it creates, nothing where it deletes, and in `inverse` the opposite.
 """
@@ -55,7 +55,7 @@ def creation(target: Target, manifest: dict[str, Any]) -> Existence:
 
 
 def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect:
-    """Every session is lost: nobody is left to take it. `pool` None = its spec was never usable."""
+    """Every session is lost: no instance is left to take it. `pool` None = its spec was never usable."""
     notes = [
         "Undoing creates the pool again with the same spec: instances start anew, and lost sessions and caches stay lost. "
         "Its records stay; the revisions it could be rolled back to go."
@@ -82,7 +82,7 @@ def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect
 
 
 def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
-    """Instances start anew; nothing that was lost comes back."""
+    """Instances start with empty caches; nothing that was lost comes back."""
     notes = ["Instances start anew, with empty caches. Sessions that were lost stay lost."]
     try:
         wanted: PoolSpec = parse_spec(spec)

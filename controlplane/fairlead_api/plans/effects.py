@@ -1,4 +1,4 @@
-"""The effect of a change, by its kind: what is known is read here, what follows from it is computed beside."""
+"""The effect of a change, by its kind: this module reads the evidence, its neighbours compute the effect from it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ class ScaleQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceQuestion:
-    """What would a mark on one instance do, or taking it off?"""
+    """What would setting or removing a mark on one instance do?"""
 
     mark: str
     is_set: bool
@@ -84,7 +84,7 @@ class RollbackQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginesQuestion:
-    """What would engines do that are added (an entry by name) or taken out (None)?"""
+    """What would adding engines (an entry by name) or removing them (None) do?"""
 
     change: Mapping[str, Any]
 
@@ -108,7 +108,7 @@ class RevertQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuestion:
-    """What would another home of a session do, or none?"""
+    """What would moving a session to another home, or releasing it, do?"""
 
     source: str | None
     target: str | None
@@ -157,7 +157,7 @@ def question_of(
 def _of_spec(
     kind: PlanKind, target: Target, part: Mapping[str, Any], change: Mapping[str, Any], after: PoolSpec, status: Mapping[str, Any]
 ) -> list[Question]:
-    """What a kind of change of a pool's spec asks; of numbers, one of each role that has another."""
+    """What a kind of change of a pool's spec asks; for numbers, one question for each role whose number changes."""
     if kind is PlanKind.ROLLBACK:
         return [RollbackQuestion(rollback=rollback_of(target.name, part, merged(part, change), status))]
     if kind is not PlanKind.SCALE:
@@ -218,7 +218,7 @@ class Effects:
         return rejection_effect(facts.early_rejection, await self._refused(pool, facts, now))
 
     async def of_deletion(self, pool: PoolKey, spec: Mapping[str, Any], now: datetime) -> PlanEffect:
-        """The effect of deleting the pool, also of one whose spec was never usable."""
+        """The effect of deleting the pool, even if its spec was never usable."""
         try:
             return deletion_effect(await self._evidence.use(pool, now), spec)
         except NotFound:

@@ -1,4 +1,4 @@
-"""Changes of the engines of a pool that run already, and the effect of them. Pure.
+"""Changes of a pool's engines that run already, and their effect. Pure.
 
 Plans see the engines as a mapping: an engine's name → its entry in the file without the name.
 """
@@ -56,12 +56,12 @@ def _is_host(host: str) -> bool:
 
 
 def engine_name(url: str) -> str:
-    """The name of an engine that has none of its own, from its base URL: `http://10.0.0.7:8000` → `10.0.0.7-8000`."""
+    """The name of an engine without its own, from its base URL: `http://10.0.0.7:8000` → `10.0.0.7-8000`."""
     return re.sub(r"[^a-z0-9.]+", "-", url.removeprefix("http://").lower()).strip("-")
 
 
 def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that adds an engine or takes one out. Raises InvalidInput for what cannot be done."""
+    """The merge patch that adds or removes an engine. Raises InvalidInput for a change that is impossible."""
     actions = [action.value for action in EngineAction]
     if fields.get("action") not in actions:
         raise InvalidInput("fields.action", fields.get("action"), f"write {' or '.join(actions)}")
@@ -99,7 +99,7 @@ def _removed(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str,
 
 
 def engines_effect(pool: PoolUse, change: Mapping[str, Any], policies: PolicyCatalogue) -> PlanEffect:
-    """What adding engines (an entry) and taking them out (None) moves: keys, sessions and caches."""
+    """What adding engines (an entry) and removing them (None) moves: keys, sessions and caches."""
     added = [name for name, entry in change.items() if entry is not None]
     victims = [use for use in pool.instances if change.get(use.id, "") is None]
     left = [use for use in pool.instances if use not in victims]

@@ -29,7 +29,7 @@ class InstanceUse:
     in_flight: int
 
     def entry(self, anchors: int) -> InstanceEntry:
-        """The instance's line in a routing table that gives every instance so many anchors."""
+        """The instance's line in a routing table that gives every instance `anchors` anchors."""
         return InstanceEntry(id=self.id, address="", role=self.role, state=self.state, weight=self.weight, anchors=anchors)
 
 
@@ -53,13 +53,13 @@ class PoolUse:
         return sum(use.bound_sessions for use in self.instances)
 
     def is_heavy(self, sessions: float) -> bool:
-        """Whether moving so many sessions is a heavy change."""
+        """Whether moving this many sessions is a heavy change."""
         return sessions > 0 and sessions > HEAVY_SHARE * self.sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How many of so many recorded requests would have had a fate."""
+    """The share of recorded `requests` that would have had a certain fate."""
 
     share: float
     requests: int
@@ -76,4 +76,4 @@ class EvidenceReader(Protocol):
         """The requests of the past day by the cell of their latencies (`fairlead.latency_cells`), by priority class."""
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
-        """Decisions for which every candidate's predicted TTFT was over so many seconds; None when none was sampled."""
+        """Decisions for which every candidate's predicted TTFT exceeded `ttft_seconds`; None if none was sampled."""

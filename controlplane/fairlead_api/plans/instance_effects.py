@@ -67,8 +67,8 @@ def find(pool: PoolUse, instance: str) -> InstanceUse:
 
 
 def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """The sessions that move, and the capacity that is left until the successor serves, or for good if it is not
-    `replaced`. Raises NotFound.
+    """The sessions that move, and the capacity that is left until the successor serves, or permanently if the instance
+    is not `replaced`. Raises NotFound.
     """
     one = find(pool, instance)
     if one.state is InstanceState.DRAINING:
@@ -91,7 +91,7 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
 
 
 def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> PlanEffect:
-    """An engine that nobody here ends: it is emptied, stays so, and can be taken back."""
+    """An engine that Fairlead does not end: it drains, stays empty, and can be taken back."""
     return PlanEffect(
         sessions_moved=0 if alone else one.bound_sessions,
         sessions_lost=one.bound_sessions if alone else 0,
@@ -104,7 +104,7 @@ def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> Pla
 
 
 def undrain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """Its sessions have moved and do not come back by themselves. Raises NotFound."""
+    """The instance's sessions have moved and do not come back automatically. Raises NotFound."""
     one = find(pool, instance)
     if one.state is not InstanceState.DRAINING:
         return PlanEffect(notes=[f"{instance} does not drain yet and goes on as it is."])

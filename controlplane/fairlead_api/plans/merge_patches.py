@@ -1,4 +1,4 @@
-"""JSON merge patches (RFC 7386): what they make of a document, and the patch that takes one back. Pure."""
+"""JSON merge patches (RFC 7386): the document that a patch produces, and the patch that reverses it. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

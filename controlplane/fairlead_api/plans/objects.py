@@ -1,6 +1,4 @@
-"""The Kubernetes objects and homes of sessions that plans change, as a plan needs them, and the calls it makes for
-that.
-"""
+"""The Kubernetes objects and homes of sessions that plans change, as a plan needs them, and the calls that it makes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,7 +75,7 @@ class Target:
 
     @property
     def pool_and_session(self) -> tuple[PoolKey, str]:
-        """Of a session's target."""
+        """The pool and the session that a session's target names."""
         name, _, session = self.name.partition("/")
         return PoolKey(namespace=self.namespace, name=name), session
 
@@ -99,9 +97,9 @@ class ClusterObject:
     managers: tuple[str, ...]
     status: Mapping[str, Any] = field(default_factory=dict)
     is_deleting: bool = False
-    """Whether it was deleted, and something is still done before it goes."""
+    """Whether it was deleted, but still waits for something before it goes."""
     changed_by: str | None = None
-    """Who last wrote the spec: a person, if it was by a plan, else a field manager. None = it is not known."""
+    """The last writer of the spec: a person, if a plan wrote it, else a field manager. None = unknown."""
     changed_at: datetime | None = None
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
@@ -110,7 +108,7 @@ class ClusterObject:
 
 
 class ClusterGateway(Protocol):
-    """The calls we make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
+    """The calls that plans make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
 
     async def read(self, target: Target) -> ClusterObject: ...
 

@@ -126,15 +126,15 @@ class Plans:
         return await self._settled(stored, now)
 
     async def close_left_open(self, now: datetime) -> None:
-        """Closes the plans whose apply was made and never recorded, because its process ended between the two. One that
-        was never written, as the cluster refused it or was away, is over when its time is.
+        """Closes the plans whose apply was made but not recorded, because its process ended between the two. A plan
+        that was never written, because the cluster refused it or did not answer, expires as usual.
         """
         for stored in await self._store.begun(now, SETTLING):
             with contextlib.suppress(ServiceError):
                 await self._settled(await self._applying.closed(stored, now), now)
 
     async def apply(self, plan_id: str, request: ApplyRequest, caller: Caller, now: datetime) -> Plan:
-        """Applies once, however often the same person sends it.
+        """Applies the plan once, however often the same person sends it.
 
         Raises Conflict (plan-expired, plan-superseded, already-applied, being-applied, owned-elsewhere,
         object-changed), InvalidInput for a heavy plan without confirmation.
@@ -222,7 +222,7 @@ class Plans:
 
 
 def _may_be_written(error: ServiceError | InvalidInput) -> bool:
-    """Whether the object may have been changed all the same: by this apply, of which no answer came, or by another."""
+    """Whether the object may have changed all the same: by this apply, which got no answer, or by another one."""
     return isinstance(error, Unavailable) or (isinstance(error, Conflict) and error.code == "already-applied")
 
 

@@ -148,7 +148,7 @@ class Previews:
         return plan
 
     async def _tried(self, target: Target, found: ClusterObject, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the API server would make of it."""
+        """The part of the object that plans may change, as the API server would store it."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).part(target.kind)
@@ -172,7 +172,7 @@ def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, An
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Path and value of what a patch changes; of the first part that holds several values. A list is not repeated."""
+    """Path and value of a patch's change; those of the first part with several values. A list is not repeated."""
     path = path.strip(".")
     if len(change) != 1:
         return path, str(dict(change))

@@ -1,5 +1,5 @@
-"""Going back to a former revision, of the template or of the whole spec: which one, the merge patch that does it, and
-the kinds of change it consists of. Pure.
+"""Rollback to a former revision of the template or of the whole spec: finding the revision, its merge patch, and the
+kinds of change that this patch makes. Pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Seq
 
 
 def revert_patch(number: int, spec: Mapping[str, Any], former: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that makes a spec what it was. Raises InvalidInput when it is so already."""
+    """The merge patch that restores a former spec. Raises InvalidInput if the spec is the same already."""
     if change := between(spec, former):
         return change
     raise InvalidInput("revision", number, "the spec is so already; write another")
@@ -58,7 +58,7 @@ def kinds_in(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Pl
 
 
 def joined(effects: Sequence[PlanEffect]) -> PlanEffect:
-    """The effect of several changes at once. The same sessions move by each, so the most that one moves is told."""
+    """The effect of several changes at once. Each moves the same sessions, so the largest single number counts."""
     if len(effects) == 1:
         return effects[0]
     predicted = [one for one in effects if one.predicted_attainment is not None or one.predicted_refusals is not None]

@@ -1,4 +1,4 @@
-"""A pool's rollout and revisions, made of its Kubernetes objects. Pure."""
+"""A pool's rollout and revisions, built from its Kubernetes objects. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class StoredRevision:
 
 
 def rollout_of(pool: PoolKey, spec: Mapping[str, Any], status: Mapping[str, Any], revisions: Iterable[StoredRevision]) -> Rollout:
-    """The rollout as the pool's status tells it, and its revisions, newest first."""
+    """The rollout according to the pool's status, and its revisions, newest first."""
     conditions = status.get("conditions") or ()
     progressing: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Progressing"), {})
     under_way = status.get("rollout") or {}

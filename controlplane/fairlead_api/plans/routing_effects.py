@@ -90,7 +90,7 @@ def _rearranged(pool: PoolUse, new: Sequence[InstanceEntry], policy: PolicyEntry
 
 
 def migrations_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """What stays where it is from now on, or may move again. No session moves by the change itself."""
+    """What stays where it is from now on, or may move again. The change itself moves no session."""
     policy, bound = after.routing.policy, pool.sessions
     if after.routing.migrations != MIGRATIONS_PAUSED:
         return PlanEffect(notes=[f"{policy} moves sessions and queued requests again, by its own rules."])
@@ -149,7 +149,7 @@ def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> Plan
 
 
 def limit_seconds(facts: TableFacts) -> float | None:
-    """The predicted TTFT above which a request is refused early; None when nothing is."""
+    """The predicted TTFT above which a request is refused early; None if no request is."""
     return None if facts.early_rejection.mode == "Disabled" else facts.early_rejection.headroom * facts.slo.ttft_seconds
 
 

@@ -1,5 +1,5 @@
-"""Changes of a pool's schedules as a merge patch of its spec, and their effect: what holds right after it, and the
-conflicts of the coming week. Pure.
+"""Changes of a pool's schedules as a merge patch of its spec, and their effect: the values in force right afterwards,
+and the conflicts of the coming week. Pure.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _FIELDS = ("name", "action", "spec", "start")
 
 
 def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The merge patch that replaces the list of schedules. Raises InvalidInput for an action that cannot be done."""
+    """The merge patch that replaces the list of schedules. Raises InvalidInput for an impossible action."""
     for name, value in fields.items():
         if name not in _FIELDS:
             raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind schedule takes {', '.join(_FIELDS)}")

@@ -1,4 +1,4 @@
-"""Plans as they are stored, the ports by which they are, and what became of an object since a plan was made for it."""
+"""Plans as they are stored, the ports that store them, and the changes of an object since a plan was made for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) 
 def changes_meanwhile(
     target: Target, before: Mapping[str, Any], found: ClusterObject, change: Mapping[str, Any], known: Sequence[SpecChange]
 ) -> list[ChangeMeanwhile]:
-    """The changes that made of `before` what is there now, oldest first: those `known`, and what is beyond them."""
+    """The changes that turned `before` into the present object, oldest first: those `known`, then the rest."""
     path = "".join(f"/{name}" for name in target.kind.path)
     told: list[ChangeMeanwhile] = []
     present: Mapping[str, Any] = before
@@ -49,15 +49,15 @@ def changes_meanwhile(
 
 
 LIFE = timedelta(minutes=10)
-"""A plan can be applied for so long."""
+"""How long a plan can be applied."""
 UNDO = timedelta(hours=1)
-"""An applied plan can be undone for so long."""
+"""How long an applied plan can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan with what only the server needs: the object it was made for, the merge patches there and back of what
-    plans may change of it, and that as it was `seen`. `begun` is the audit entry of who began to apply it last.
+    """A plan with what only the server needs: its object, the merge patches forward and back for the fields that plans
+    may change, and those fields as they were `seen`. `begun` is the audit entry of the latest attempt to apply it.
     """
 
     plan: Plan
@@ -125,11 +125,11 @@ class PlanStore(Protocol):
 
 
 class Expecting(Protocol):
-    """Who finds out, after a plan was made, what it is to be expected to do."""
+    """Finds out, after a plan was made, what effect to expect of it."""
 
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """A plan was made of an object; `spec` is a pool's before the change, `simulation` the one that advised it.
-        Does not raise for what stays unknown.
+        """Takes a new plan of an object; `spec` is a pool's before the change, `simulation` the one that advised it.
+        Does not raise if the effect stays unknown.
         """

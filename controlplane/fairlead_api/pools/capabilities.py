@@ -1,4 +1,4 @@
-"""What a pool's engines can do, from all that is known: measured of late, measured before, fitted, declared. Pure."""
+"""What a pool's engines can do, from all sources: measured lately, measured before, fitted, declared. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -32,7 +32,7 @@ _QUANTITIES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What was measured before, `at` that Unix time, of engines of this `kind`."""
+    """An earlier measurement, `at` this Unix time, of engines of this `kind`."""
 
     at: float
     kind: str
@@ -55,7 +55,7 @@ def _figure(one: LearntOfEngines) -> Figure:
 
 
 def remembering(now_measured: EngineCapability, before: Remembered | None, kind: str, now: float) -> Remembered | None:
-    """What to remember of both; None while nothing was ever measured of engines of this kind."""
+    """What to remember of both; None if engines of this kind were never measured."""
     found = joined(now_measured, still_known(before, kind, now))
     return None if found == NOTHING_KNOWN else Remembered(at=now, kind=kind, capability=found)
 
@@ -63,23 +63,23 @@ def remembering(now_measured: EngineCapability, before: Remembered | None, kind:
 def capability_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, engine: EngineFigures, now: datetime
 ) -> EngineCapability:
-    """Each figure of the best source that there is."""
+    """Each figure from the best source available."""
     return joined(observed_of(now_measured, before, kind, fit, now), engine.declared)
 
 
 def observed_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, now: datetime
 ) -> EngineCapability:
-    """Each figure of the best source of those that saw the pool's requests."""
+    """Each figure from the best of the sources that saw the pool's requests."""
     remembered = still_known(before, kind, now.timestamp())
     return joined(now_measured, remembered, NOTHING_KNOWN if fit is None else fitted(fit, now))
 
 
 def memory_of(observed: EngineCapability, table: RoutingTable, now: float) -> EngineMemory:
-    """What was observed, as a router takes it that begins.
+    """The observed figures in the form that a starting router takes.
 
-    Routers count tokens by the bytes that they measured of one, else by those that the table declares. The figures are
-    of the engine that the pool has now, whatever its instances' revisions.
+    Routers estimate tokens with the bytes per token that they measured, or else with those that the table declares. The
+    figures are of the engine that the pool has now, whatever its instances' revisions.
     """
     bytes_per_token = observed.bytes_per_token.observed
     return EngineMemory(
@@ -93,14 +93,14 @@ def memory_of(observed: EngineCapability, table: RoutingTable, now: float) -> En
 
 
 def fitted(fit: EngineFit, now: datetime) -> EngineCapability:
-    """What the engine does that was fitted to the pool's requests."""
+    """What the engine model does that was fitted to the pool's requests."""
     age = max(0.0, (now - fit.fitted_at).total_seconds())
     known = Figure(value=fit.costs.prefill_tokens_per_second(), source=Source.FITTED, samples=fit.fitted, age_seconds=age)
     return EngineCapability(prefill_tokens_per_second=known, decode_step_seconds=replace(known, value=fit.costs.decode_step_seconds()))
 
 
 def still_known(before: Remembered | None, kind: str, now: float) -> EngineCapability:
-    """What was measured before of the same engines, as old as it is now."""
+    """The earlier measurements of the same engines, with their present age."""
     if before is None or before.kind != kind:
         return NOTHING_KNOWN
     passed = max(0.0, now - before.at)

@@ -1,4 +1,4 @@
-"""Pools of engines that run already: nobody here makes or ends an instance, so some changes cannot be made. Pure."""
+"""Pools of engines that run already: Fairlead makes or ends none of them, so some changes are impossible. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Takes the states that the operator reports: which are new, which tables mean the same to routers, and what is
+"""Takes the states that the operator reports: finds which are new, which tables mean the same to routers, and what is
 ready.
 """
 
@@ -44,7 +44,7 @@ Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUseView:
-    """How a router used a pool when it was heard last; `idle_seconds` are until now."""
+    """How a router used a pool at its last report; `idle_seconds` count until now."""
 
     held_requests: int
     held_prompt_tokens: int
@@ -83,7 +83,7 @@ class Traffic:
     slo_attainment: float | None = None
     requests_per_second: float = 0.0
     behind_seconds: float = 0.0
-    """By which the roll-ups lag; then nothing else is known."""
+    """How far the rollups lag; if they do, nothing else is known."""
 
 
 class MirrorStore(Protocol):
@@ -100,13 +100,13 @@ class MirrorStore(Protocol):
         """The pools for which live routers hold requests."""
 
     async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
-        """The living pools whose last state is older, but for those with engines of a file."""
+        """The living pools whose last state is older, except those whose engines are listed in a file."""
 
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
         """Stores events not stored before, each with its audit entry."""
 
     async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
-        """The pool is gone: its instances become Gone, its sessions are unbound, and routers are told."""
+        """The pool is gone: its instances become Gone, its sessions are unbound, and routers are notified."""
 
 
 class PoolMirroring:
@@ -130,7 +130,7 @@ class PoolMirroring:
         return HeldPools(pools=await self._store.held_pools())
 
     async def unheard_pools(self, seconds: float, now: datetime) -> UnheardPools:
-        """The pools of which no state came for so long, but for those that `fairlead serve` tells of."""
+        """The pools without a new state for `seconds`, except those that `fairlead serve` reports."""
         return UnheardPools(pools=await self._store.unheard_pools(now - timedelta(seconds=seconds)))
 
     async def take_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
@@ -159,9 +159,9 @@ def observations(
 ) -> PoolObservations:
     """The answer to the operator. Pure.
 
-    Without a live router everything counts as acknowledged, because nobody routes by an older table. `idle_elsewhere`
-    are the seconds since a router that is not live any more had a request of the pool. A router with a version above
-    `table_version` acknowledged it to a database of before a restore, which says nothing about this one.
+    Without a live router everything counts as acknowledged, because no router uses an older table. `idle_elsewhere`
+    are the seconds since a router that is no longer live had a request of the pool. A router with a version above
+    `table_version` acknowledged it to a database that a restore has replaced, which says nothing about this one.
     """
     routers = [replace(one, acknowledged=None) if (one.acknowledged or 0) > table_version else one for one in routers]
     return PoolObservations(
@@ -202,8 +202,8 @@ def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, .
 
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
-    """None without a live router, or when one that serves the pool does not tell. While figures are behind nobody says
-    how long the pool was idle, so it does not fall asleep; what is held still wakes it.
+    """None without a live router, or if a router that serves the pool does not report its use. While figures are
+    behind, the idle time is unknown, so the pool does not fall asleep; held requests still wake it.
     """
     serving = [router for router in routers if router.acknowledged is not None]
     uses = [router.use for router in serving if router.use is not None]
@@ -219,7 +219,7 @@ def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behi
 
 
 def table_acknowledged(version: int, routers: Sequence[RouterView]) -> bool:
-    """Whether every live router routes by `version` or a newer one. Pure."""
+    """Whether every live router uses `version` or a newer one. Pure."""
     return all(router.acknowledged is not None and router.acknowledged >= version for router in routers)
 
 

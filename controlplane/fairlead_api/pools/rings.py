@@ -17,7 +17,7 @@ MOST_ANCHORS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingQuestion:
-    """A change to ask about: so many instances more, those that leave, another number of anchors per instance."""
+    """A change to ask about: instances that are added, those that leave, another number of anchors per instance."""
 
     add: int = 0
     remove: tuple[str, ...] = ()
@@ -103,5 +103,5 @@ def _change(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry], bou
 
 
 def _use(policies: PolicyCatalogue, name: str) -> RingUse:
-    """A policy that this process does not know is taken to use the ring for nothing, as the default policy does."""
+    """A policy that this process does not know counts as one that does not use the ring, as the default policy."""
     return policies.entry(name).ring if name in policies.names else RingUse.NONE

@@ -1,4 +1,4 @@
-"""Refused requests by cause, and what can be done about each cause.
+"""Refused requests by cause, and the remedy for each cause.
 
-It must not count a request under two causes. The danger here: counts from samples beside counts from rollups.
+It must not count a request under two causes. The danger here: counts from samples next to counts from rollups.
 """

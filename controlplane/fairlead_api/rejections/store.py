@@ -1,4 +1,4 @@
-"""Refused requests as the public API shows them, by cause, each with what can be done about it."""
+"""Refused requests as the public API shows them, by cause, each with its remedy."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -49,8 +49,8 @@ _ADVICE = {
 
 
 def advice(reason: str, found: Simulated | None = None) -> str:
-    """One to three sentences; for a cause that this version does not know, they say where to look. What simulations
-    `found` of the pool lately says more of requests that were refused for want of instances.
+    """One to three sentences; for a cause that this version does not know, they say where to look. If requests were
+    refused because instances were missing, `found`, the result of the pool's latest simulations, adds to them.
     """
     try:
         usual = _ADVICE[RejectionReason(reason)]
@@ -126,7 +126,7 @@ class PostgresRejections:
 
 
 def _newest(groups: Mapping[Cause, list[Any]]) -> "Select[Any]":
-    """The newest rows of each cause, looked for from its last one backwards: it may be few among millions."""
+    """The newest rows of each cause. The search runs backwards from its last row: it may have few among millions."""
     time = DateTime(timezone=True)
     sought = values(
         column("pool_id", BigInteger),

@@ -1,7 +1,7 @@
-"""Takes routers' reports: each is stored at most once by router and id, and stored whole or not at all.
+"""Takes routers' reports: stores each at most once by router and id, and whole or not at all.
 
-Rows that cannot be stored are dropped and counted. Refusing the report for them would make the
-router send it again for ever.
+Rows that cannot be stored are dropped and counted. If the API refused the report for them, the router would send it
+again and again.
 """
 
 import logging
@@ -38,7 +38,7 @@ class Ingested:
 
 
 class ReportStore(Protocol):
-    """The database as ingestion needs it."""
+    """The database operations of ingestion."""
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
         """Makes sure that rows of these days can be stored, by table."""

@@ -31,7 +31,7 @@ CLOCK_TOLERANCE_SECONDS = 30.0
 """A router's clock may differ from the API's by this much, transmission included, before the API's is used instead."""
 LONGEST_HOST = 253
 HOST_CHARACTERS = frozenset(ascii_letters + digits + ".-_:%")
-"""Those of names and of IP addresses of both kinds."""
+"""The characters of host names and of IPv4 and IPv6 addresses."""
 SHORTEST_SECRET = 32
 EARLIEST = 1_577_836_800.0
 """2020-01-01: no router ran before then."""
@@ -65,7 +65,7 @@ def clock_error(report: Report, now: float) -> float:
 
 
 def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Report, Counter[str]]:
-    """The report as it can be stored, and the number of rows dropped or changed, by reason.
+    """The storable part of the report, and the number of rows dropped or changed, by reason.
 
     Its times are corrected by `shift`. Bindings, migrations and refusals are history: an impossible time is replaced
     by `now`. Samples and refusals older than their age are dropped.
@@ -156,7 +156,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
 
 def _address_fault(address: AskAddress) -> str | None:
-    """What keeps others from being told of the address; None when nothing does."""
+    """The fault for which the API does not pass the address to other routers; None without a fault."""
     if not (0 < len(address.host) <= LONGEST_HOST and set(address.host) <= HOST_CHARACTERS):
         return "name"
     return fault(address) if 0 < address.port < 2**16 and len(address.secret) >= SHORTEST_SECRET else "number"
@@ -173,7 +173,7 @@ def _all_stored(rows: Collection[Any], first: float, last: float) -> bool:
 
 
 def faultless(rows: Collection[Any]) -> bool:
-    """Whether `fault` finds nothing in any of these rows, all of one kind; asked field by field, it costs less."""
+    """Whether `fault` finds nothing in any of these rows, all of one kind; checking field by field costs less."""
     if not rows:
         return True
     kind = type(next(iter(rows)))

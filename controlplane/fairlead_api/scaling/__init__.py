@@ -1,4 +1,4 @@
-"""Scaling decisions as people read them, and the signals that the operator scales by.
+"""Scaling decisions as people read them, and the signals that the operator uses for scaling.
 
-It must not decide a number of instances; the operator does. The danger here: a signal of a router that is gone.
+It must not decide a number of instances; the operator does. The danger here: a signal from a router that is gone.
 """

@@ -1,4 +1,4 @@
-"""Scaling decisions: what was recommended, why, and whether it was followed."""
+"""Scaling decisions: the recommendation, its reasons, and whether the operator followed it."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Turns what routers reported about a pool into the signals that the operator scales by. Pure.
+"""Turns the reports of routers about a pool into the signals that the operator uses for scaling. Pure.
 
 Rates and loads cover the last WINDOW_SECONDS, ended LAG_SECONDS ago so that every router has reported them. Figures
 that describe requests (cached share, mean output, mean context) cover the same time when enough requests finished in
@@ -21,12 +21,12 @@ LAG_SECONDS = 2
 _ENOUGH_BUCKETS = 6
 """Fewest buckets of 10 s in which a decode step was measured."""
 _LEAST_SPREAD = 0.1
-"""Batches must differ by this share of their mean (standard deviation), or nothing is learnt about larger ones."""
+"""Batches must differ by this share of their mean (standard deviation), or they say nothing about larger ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Sums over finished requests; `generated_tokens` are of running ones too, 0 of routers that do not tell them."""
+    """Sums over finished requests; `generated_tokens` include running ones; 0 if a router does not report them."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -37,7 +37,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """Requests that came for the pool in the window, and how many were refused, by reason."""
+    """Requests that arrived for the pool in the window, and how many were refused, by reason."""
 
     requests: int
     prompt_tokens: int
@@ -46,7 +46,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """The prompts of requests that arrived, of routers that tell the squares of their tokens: how much they differ."""
+    """The prompts of requests that arrived, from routers that report the squares of their tokens: their variation."""
 
     requests: int = 0
     tokens: int = 0
@@ -54,7 +54,7 @@ class Prompts:
 
     @property
     def variation(self) -> float | None:
-        """Standard deviation over mean; None of too few."""
+        """Standard deviation over mean; None for too few prompts."""
         if self.requests < ENOUGH_FINISHED or not self.tokens:
             return None
         return sqrt(max(0.0, self.squares * self.requests / self.tokens**2 - 1))
@@ -122,7 +122,7 @@ class PresentInstance:
 
 
 def pool_signals(measured: PoolMeasures, present: Sequence[PresentInstance], facts: TableFacts, now: float) -> PoolSignals | None:
-    """The signals of each role that has instances; None when routers do not tell enough to know the demand."""
+    """The signals of each role that has instances; None if routers do not report enough to know the demand."""
     if not measured.instances or any(instance.untold for instance in measured.instances):
         return None
     roles = [role for role in Role if any(instance.role is role for instance in present)]
@@ -171,7 +171,7 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
 
 
 def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
-    """Tokens per second of an instance while it has any to compute. Where it had little, the figure is rough, and so
+    """Tokens per second of an instance while it has any to compute. With little work, the figure is rough, but then
     little depends on it.
 
     The times of several routers may overlap, so an instance cannot have been busy for longer than the window.

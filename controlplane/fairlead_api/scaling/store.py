@@ -1,4 +1,4 @@
-"""Scaling decisions as the public API shows them, and what a pool's routers measured in the last half minute."""
+"""Scaling decisions as the public API shows them, and the measurements of a pool's routers in the last half minute."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -93,15 +93,15 @@ SELECT json_build_object(
 
 
 class Measuring:
-    """Reads measures with one statement, and shares what it read of a pool for SHARED_SECONDS: while something is in
-    progress, the operator asks every second.
+    """Reads measures with one statement, and shares those of a pool for SHARED_SECONDS: while something is in progress,
+    the operator asks every second.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[datetime, PoolMeasures]] = {}
 
     async def read(self, connection: AsyncConnection, pool_id: int, now: datetime) -> PoolMeasures:
-        """What was measured of the pool."""
+        """The measurements of the pool."""
         at, known = self._known.get(pool_id, (None, None))
         if at is None or known is None or not 0 <= (now - at).total_seconds() < SHARED_SECONDS:
             known = await _read(connection, pool_id, now)

@@ -19,7 +19,7 @@ from fairlead_client.resources.schedules import BoundsAt, InForceAt, NextStart, 
 
 NEXT_STARTS = 10
 _MOST_WINDOWS = 500
-"""Most windows of a schedule in one week that are told."""
+"""The most windows of a schedule in one week that an outlook lists."""
 
 
 def spec_of(document: Mapping[str, Any] | None) -> PoolSpec | None:

@@ -1,4 +1,4 @@
-"""Schedules, what they set at an instant, and what became of their starts."""
+"""Schedules, their values in force at an instant, and the outcomes of their starts."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -98,7 +98,7 @@ async def _close(connection: AsyncConnection, pool: int, told: SchedulesInForce,
 
 
 async def close_runs(connection: AsyncConnection, pool: int, now: datetime) -> None:
-    """Closes the windows of a pool that is gone, of which nobody else will tell that they ended."""
+    """Closes the windows of a pool that is gone: no later state reports their end."""
     closed = {"outcome": RunOutcome.CLOSED, "reason": RunReason.REMOVED, "closed_at": now}
     await connection.execute(update(runs).where(runs.c.pool_id == pool, runs.c.outcome == RunOutcome.OPEN).values(closed))
 

@@ -1,4 +1,4 @@
-"""Search: one question for everything that has a page.
+"""Search: one query for everything that has a page.
 
-It must not look at more rows than a page of a list. The danger here: a name that exists and is not found.
+It must not read more rows than a page of a list does. The danger here: a name that exists but is not found.
 """

@@ -1,4 +1,4 @@
-"""Search: one question for everything that has a page."""
+"""Search: one query for everything that has a page."""
 
 from typing import Annotated, Any
 

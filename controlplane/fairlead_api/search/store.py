@@ -1,4 +1,4 @@
-"""Finds everything that has a page by a part of its name. No statement looks at more rows than a page of a list may."""
+"""Finds everything that has a page by a part of its name. No statement reads more rows than a page of a list may."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

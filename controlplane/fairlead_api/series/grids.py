@@ -10,7 +10,7 @@ from fairlead_client.resources.series import Drawn, SeriesLine
 
 MOST_STEPS = 360
 SHORT_KEPT = timedelta(hours=25)
-"""Ten seconds are kept so long at least; ranges that begin earlier are in minutes."""
+"""Records of ten seconds are kept at least this long; ranges that begin earlier are in minutes."""
 LONGEST = timedelta(days=400)
 
 _FINEST = 10
@@ -31,7 +31,7 @@ class Steps:
 
     @property
     def length(self) -> timedelta:
-        """Of one step."""
+        """The length of one step."""
         return timedelta(seconds=self.seconds)
 
     def index(self, at: datetime) -> int | None:
@@ -40,7 +40,7 @@ class Steps:
         return found if 0 <= found < self.count else None
 
     def lasted(self, index: int, now: datetime) -> float:
-        """Seconds of a step that are over."""
+        """The elapsed seconds of a step."""
         begun = self.start + index * self.length
         return min(float(self.seconds), (now - begun).total_seconds())
 

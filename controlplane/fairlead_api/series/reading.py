@@ -1,4 +1,4 @@
-"""Numbers over time, each from the coarsest record that is fine enough for the steps asked for."""
+"""Time series, each from the coarsest record that is fine enough for the requested steps."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -36,9 +36,9 @@ LOADS = (
     "kv_usage",
 )
 OF_INSTANCES = ("ttft_attainment", "ttft_p95", "tpot_p95")
-"""Beside LOADS, what the rollups of an instance have."""
+"""The lines that an instance's rollups have, in addition to LOADS."""
 KEPT = ("attainment", "ttft_attainment", "refused", "burn")
-"""Of the requests that were judged, so that both targets are never met by more of them than one is."""
+"""Shares of the judged requests: so the share that meets both targets never exceeds the share that meets one."""
 QUANTILES = {"ttft_p50": ("ttft", 0.5), "ttft_p95": ("ttft", 0.95), "tpot_p95": ("tpot", 0.95)}
 GOALS = {"goal": "percentile", "ttft_limit": "ttft_seconds", "tpot_limit": "tpot_seconds"}
 MODELS = {"predictor_error": "error_seconds", "formula_error": "formula_error_seconds", "predictor_drift": "drift"}
@@ -47,7 +47,7 @@ DECISIONS = ("instances_recommended", "prefill_load", "decode_load")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is asked of: all pools in sight, a pool, or an instance of it."""
+    """The subject of a question: all pools in sight, a pool, or an instance of it."""
 
     pool: PoolKey | None = None
     instance: str | None = None
@@ -62,10 +62,10 @@ Changes = Sequence[tuple[datetime, float | None]]
 
 
 class SeriesStore(Protocol):
-    """What was recorded. Everything about a pool raises NotFound for one that does not live."""
+    """The recorded figures. Every call about a pool raises NotFound for one that does not live."""
 
     async def loads(self, subject: Subject, where: Steps, now: datetime) -> Mapping[int, Mapping[str, float | None]]:
-        """Of LOADS (and of OF_INSTANCES for an instance) by name, by step; only steps of which something is known."""
+        """Figures of LOADS (and of OF_INSTANCES for an instance) by name, by step; only steps with a record."""
 
     async def kept(self, subject: Subject, where: Steps) -> Sequence[Kept]:
         """Counts by step, priority class and version of the SLO; of all pools together with version 0."""
@@ -80,22 +80,22 @@ class SeriesStore(Protocol):
         """Step, number of moves, and the seconds that they won; `table` is `migrations` or `reroutes`."""
 
     async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """By role, how many instances served from when on; a value for `since`, and the changes after it."""
+        """By role, how many instances served and since when: a value at `since`, and the changes after it."""
 
     async def wanted(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """By role, how many were wanted from when on: what was in force at `since`, and later changes."""
+        """By role, how many were wanted and since when: the value in force at `since`, and later changes."""
 
     async def goals(self, pool: PoolKey, kind: str, since: datetime) -> Changes:
-        """A column of the versions of the SLO in force at `since` or later, from when on."""
+        """A column of the versions of the SLO in force at `since` or later, with the start of each."""
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        """By version of the SLO."""
+        """The percentile of each version of the SLO."""
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-        """The last of a step, by one of DECISIONS and role."""
+        """The last decision of a step, by one of DECISIONS and role."""
 
     async def models(self, pool: PoolKey, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-        """A figure of the models that came, the last of a step, by router."""
+        """The newest figure of a model in each step, by router."""
 
     async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
         """What happened."""
@@ -120,12 +120,12 @@ class SeriesReading:
         return Series(pool=pool, instance=subject.instance, start=whole.start, end=min(whole.end, now), lines=lines)
 
     async def annotations(self, subject: Subject, start: str, end: str, now: datetime) -> Annotations:
-        """What happened from `start` to `end`."""
+        """The events from `start` to `end`."""
         return await self._store.annotations(subject, *asked_range(start, end, now))
 
 
 def chosen(metrics: str, scope: Scope) -> list[str]:
-    """The names asked for, each once. Raises InvalidInput."""
+    """The requested names, each once. Raises InvalidInput."""
     names = list(dict.fromkeys(name.strip() for name in metrics.split(",") if name.strip()))
     known = [name for name, metric in SERIES_METRICS.items() if scope in metric.scopes]
     for name in names:
@@ -146,7 +146,7 @@ def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime
 
 
 class _Asked:
-    """One question; what several metrics are made of is read once."""
+    """One question; records that several metrics need are read once."""
 
     def __init__(self, store: SeriesStore, subject: Subject, start: datetime, end: datetime, buckets: int, now: datetime) -> None:
         self._store, self._subject, self._now = store, subject, now
@@ -266,12 +266,12 @@ class _Asked:
         return [self._line(name, where, values, part, Drawn.POINTS) for part, values in found.items()]
 
     def _rates(self, where: Steps, amounts: Mapping[int, float], known: Mapping[int, object]) -> dict[int, float | None]:
-        """Per second of what is over of each step; zero where routers reported and told of none."""
+        """Per second of the elapsed part of each step; zero where routers reported, but no such event."""
         rates: dict[int, float | None] = dict.fromkeys(known, 0.0)
         return rates | {index: amount / max(1.0, where.lasted(index, self._now)) for index, amount in amounts.items()}
 
     def _slo_least(self) -> int:
-        """Seconds of the finest steps in which what requests kept of the SLO is read."""
+        """Seconds of the finest steps in which SLO attainment is read."""
         early = self._start < self._now - SHORT_KEPT
         wide = self._subject.pool is None and self._end - self._start > WIDE
         return HOUR if early or wide else MINUTE

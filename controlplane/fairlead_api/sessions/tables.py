@@ -67,4 +67,4 @@ lost_moves = Table(
     Column("minute", DateTime(timezone=True), primary_key=True),
     count_column("moves"),
 )
-"""Session moves that routers made and that did not count, because another writer was first."""
+"""Session moves by routers that did not count, because another writer was first."""

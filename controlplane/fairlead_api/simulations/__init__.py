@@ -1,5 +1,5 @@
-"""What-if: simulations asked for, their inputs checked before anything runs, and plans made from what they found.
+"""What-if: takes requests for simulations, checks their inputs before anything runs, and makes plans from the results.
 
-Nothing here simulates. The danger here: numbers that look comparable and are not, so every run of a simulation has the
-same requests, pool and seed.
+Nothing here simulates. The danger here: figures that look comparable but are not. Therefore every run of a simulation
+has the same requests, pool and seed.
 """

@@ -1,4 +1,4 @@
-"""From what a person asks to what is simulated, and the engine by which: every bound is checked here. Pure."""
+"""Turns a person's request into the simulation and its engine, and checks every bound. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -31,7 +31,7 @@ LONGEST_SOURCE = 400
 
 
 def check_fit(fit: EngineFit) -> None:
-    """Raises InvalidInput for a fit that cannot be simulated, or that says what no fit does."""
+    """Raises InvalidInput for a fit that cannot be simulated, or that has fields which no fit has."""
     fault = fit.costs.fault()
     if fault is not None:
         raise InvalidInput(f"costs.{fault[0]}", fault[1], fault[2])
@@ -95,7 +95,7 @@ class Inputs:
 
 
 def inputs_of(request: SimulationRequest, pool: PoolAtPresent, policies: PolicyCatalogue, now: datetime) -> Inputs:
-    """What is to be simulated. Raises InvalidInput with the field of the request."""
+    """The inputs of the simulation. Raises InvalidInput with the field of the request."""
     target = target_of(request, pool, now)
     roles = [Role.BOTH] if target.instances else [Role.PREFILL, Role.DECODE]
     _check_policies(request.policies, roles, policies)
@@ -150,7 +150,7 @@ def _check_rates(rates: Sequence[float]) -> None:
 
 
 def fit_words(fit: EngineFit, now: datetime) -> str:
-    """Where a fitted engine comes from, its age and its error, as simulations say it."""
+    """The source, age and error of a fitted engine, in the words of simulations."""
     days = (now - fit.fitted_at).days
     age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
     return (
@@ -160,8 +160,8 @@ def fit_words(fit: EngineFit, now: datetime) -> str:
 
 
 def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) -> SimulatedTarget:
-    """The pool as it is to be simulated: by the engine fitted to its requests, unless its engines are simulated ones or
-    another model is asked for. Raises InvalidInput for numbers of instances.
+    """The pool to simulate: with the engine fitted to its requests, unless its engines are simulated ones or the
+    request names another model. Raises InvalidInput for numbers of instances.
     """
     facts = pool.facts
     numbers = _instances(request, pool)
@@ -195,7 +195,7 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
 
 
 def _weights(present: Sequence[float], count: int) -> list[float]:
-    """Those of so many instances; one that the pool does not have has 1."""
+    """The weights of `count` instances; an instance that the pool does not have has 1."""
     weights = [*present, *[1.0] * (count - len(present))][:count]
     return weights if any(weight != 1.0 for weight in weights) else []
 

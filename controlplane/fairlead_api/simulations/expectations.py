@@ -1,5 +1,5 @@
-"""Use cases: a plan's effect is simulated on the pool's recorded traffic, after the plan was made, and told when it is
-known, or why it is not.
+"""Use cases: simulates a plan's effect on the pool's recorded traffic after the plan was made, and reports the effect
+when it is known, or why it is not.
 """
 
 import logging
@@ -25,7 +25,7 @@ from fairlead_client.simulation_jobs import JobRun, PoolChange, SimulatedTarget
 
 WINDOW = timedelta(hours=1)
 MOST = 20_000
-"""Of the window's requests, the newest that are simulated."""
+"""The most requests of the window that are simulated: its newest."""
 LEAST = 200
 LEAST_SECONDS = 120.0
 MOST_WAITING = 20
@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTrial:
-    """A plan's simulation to be queued; with a `refusal` it is only kept why there is none, and with `found` what was
-    found already by the simulation that advised the plan.
+    """A plan's simulation to be queued. With a `refusal`, only the reason why there is none is kept; with `found`, the
+    result of the simulation that advised the plan.
     """
 
     id: str
@@ -71,20 +71,20 @@ class ExpectationStore(Protocol):
         """From the first to the last of the window's newest recorded requests, of which `most` are simulated."""
 
     async def waiting_plans(self) -> int:
-        """Plans whose simulations are not at their end."""
+        """Plans whose simulations have not ended."""
 
     async def add_trial(self, trial: PlanTrial, now: datetime) -> None: ...
 
     async def expectation(self, plan_id: str) -> "Kept | None":
-        """None where the plan has no simulation."""
+        """None if the plan has no simulation."""
 
     async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
-        """What a simulation for advice found; None where there is none of this id, or it is not done."""
+        """The result of a simulation for advice; None if there is none of this id, or it is not done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A plan's simulation as it is kept; `runs` are what it simulates, of the same requests each."""
+    """A plan's simulation as stored; each of its `runs` simulates the same requests."""
 
     state: str
     error: str | None
@@ -111,7 +111,7 @@ class KeptSizing:
 
 
 class Expectations:
-    """Has plans simulated, and tells what came of it. `enabled`: some process simulates."""
+    """Has plans simulated, and reports the results. `enabled`: some process simulates."""
 
     def __init__(self, store: ExpectationStore, evidence: EvidenceReader, new_id: Callable[[], str], *, enabled: bool) -> None:
         self._store = store
@@ -122,8 +122,8 @@ class Expectations:
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Queues the simulation of a plan that was just made, or takes what that found by which it was advised. What
-        fails here is only logged.
+        """Queues the simulation of a plan that was just made, or takes the result of the simulation that advised it. A
+        failure here is only logged.
         """
         try:
             trial = None if simulation is None else await self._advised(plan, question, simulation)
@@ -139,7 +139,7 @@ class Expectations:
         return expectation_of(plan.id, kept)
 
     async def _advised(self, plan: Plan, question: Question, simulation: str) -> PlanTrial | None:
-        """None where that simulation did not try this very change of the pool as it is."""
+        """None if that simulation did not try this very change of the present pool."""
         pool = PoolKey.parse(plan.pool)
         kept = await self._store.advised_by(pool, simulation)
         change = None if kept is None else _tried_change(question, kept.asked)

@@ -1,4 +1,4 @@
-"""From the runs of a plan's simulation to what is told of it: figures, or why one cannot be known. Pure."""
+"""Turns the runs of a plan's simulation into its report: figures, or why one cannot be known. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ FEW_SESSIONS = 3.0
 SURE_SESSIONS = 87.0
 """Two counts of this mean are within a quarter of it in nine of ten cases, where each varies by its root."""
 _STUDENT = 2.13
-"""Within so many standard errors of the mean of `PARTS` parts the truth is in nine of ten cases (Student's t)."""
+"""In nine of ten cases the truth lies within this many standard errors of the mean of `PARTS` parts (Student's t)."""
 _NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What the pool's requests got when they were recorded: the share in time of those served, the hit rate, and the
+    """The recorded results of the pool's requests: the share in time of those served, the hit rate, and the
     sessions that moved; None where nothing was measured.
     """
 
@@ -33,8 +33,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trialled:
-    """What the runs of a plan's simulation found, in the order of `plan_changes.Trial.runs`, with what was recorded of
-    the same requests.
+    """The figures of the runs of a plan's simulation, in the order of `plan_changes.Trial.runs`, and the recorded ones
+    of the same requests.
     """
 
     figures: list[RunFigures]
@@ -101,9 +101,9 @@ def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str |
 
 
 def sampling_error(run: RunFigures) -> float:
-    """By how much the share in time of as many other requests may be lower: one of twenty is lower still.
+    """By how much the share in time of equally many other requests may be lower: one of twenty is lower still.
 
-    Batch means, as `_by_part`, by time or by session, whichever tells of more.
+    Batch means, as `_by_part`, by time or by session, whichever gives the larger error.
     """
     parts = [[one.attainment for one in of_what] for of_what in (run.parts, run.session_parts) if len(of_what) == PARTS]
     return max((_STUDENT * sqrt(2 / PARTS) * stdev(one) for one in parts), default=0.0)
@@ -130,7 +130,7 @@ def _by_chance(found: _Found) -> str | None:
 
 
 def _by_rate(found: _Found, expected: float) -> str | None:
-    """Traffic is never twice the same, and engines are not as fast as declared: both are like another rate."""
+    """Traffic never repeats exactly, and engines are not as fast as declared: both are like another rate."""
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None
     others = " and ".join(f"{found.words(value)} at {rate:g} times the rate" for rate, value in zip(RATES, found.at_rates, strict=True))

@@ -1,4 +1,4 @@
-"""From a planned change to the runs that show what it does: the pool as it is and as planned, under two seeds, and as
+"""Turns a planned change into the runs that show its effect: the pool as it is and as planned, under two seeds, and as
 planned at two other rates. Pure.
 """
 
@@ -17,13 +17,13 @@ from fairlead_client.resources.plans import PlanKind
 from fairlead_client.simulation_jobs import Autoscaled, JobRun, PoolChange, RoleRange
 
 SEEDS = (0, 1)
-"""Each is simulated: where they differ, nothing is known."""
+"""Each is simulated: if the results differ, nothing is known."""
 RATES = (0.8, 1.25)
-"""As planned, the pool is also simulated with requests that come so many times as fast."""
+"""The planned pool is also simulated with requests that arrive this many times as fast."""
 
 
 class CannotSimulate(Exception):
-    """No simulation tells what the change does; `str(error)` is why, in words for a person."""
+    """No simulation shows what the change does; `str(error)` says why, in words for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def trial_of(kind: PlanKind, question: Question, spec: Mapping[str, Any] | None,
 
 
 def _drained(question: InstanceQuestion, use: PoolUse, instances: Mapping[Role, int], startup_seconds: float) -> PoolChange:
-    """The simulated instance that stands where this one stands among those of its role, by what its leaving costs."""
+    """The simulated instance with the same place in its role as this one, in the order of the cost of leaving."""
     one = next((use for use in use.instances if use.id == question.instance), None)
     if one is None or one.state not in ACCEPTING:
         raise CannotSimulate("the instance serves nothing now")

@@ -1,9 +1,8 @@
 """Runs simulations that people asked for: claims one at a time and hands its runs to processes of the simulator.
 
-The API knows the simulator by its lines only (`fairlead_client.simulation_jobs`); its command is told by what joins the
-two. A process that is free takes the next run; one that dies is started once more with the run that it had. When this
-process dies, its children end with it, and after a silence another API process, or this one started again, begins the
-simulation anew.
+The API knows the simulator by its lines only (`fairlead_client.simulation_jobs`); the caller passes its command. A free
+process takes the next run; a process that dies is started once more with the run that it had. When this process dies,
+its children end with it. After a silence another API process, or this one started again, begins the simulation again.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from fairlead_api.simulations.sizing import Asked, further_runs
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
 
 LOOK_SECONDS = 1.0
-"""How often the runner looks for a simulation to claim, and tells of the one it runs."""
+"""How often the runner looks for a simulation to claim, and reports on the one it runs."""
 MOST_SECONDS = 600.0
 """A simulation that takes longer fails."""
 NICENESS = 5
@@ -48,7 +47,7 @@ class Simulating:
         self._processes = processes
 
     async def run(self) -> None:
-        """For ever: claim and simulate. A database that is away is asked again."""
+        """Claims and simulates until cancelled. If the database is away, it asks again."""
         while True:
             claimed = None
             with suppress(StoreUnavailable):
@@ -93,7 +92,7 @@ class Simulating:
         await self._store.finish(claimed, self._runner, results, winner_of(claimed.policies, results), notes, progress.done)
 
     async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:
-        """Every run is simulated; whose requests."""
+        """Simulates every run; returns the requests."""
         traffic = await self._store.traffic(claimed)
         await self._batch(claimed, traffic, claimed.runs, progress)
         if claimed.sizing is not None:
@@ -107,7 +106,7 @@ class Simulating:
         return reach_of(progress.alone, traffic.unanswered, asked.slo_ttft_seconds, asked.goal, asked.prefill_tokens_per_second, sessions)
 
     async def _batch(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
-        """Some runs, all at their end."""
+        """Simulates these runs and waits until all have ended."""
         progress.runs += runs
         # more requests may have come since it was asked for
         await self._store.go_on(claimed, self._runner, progress.done, len(traffic.requests) * len(progress.runs))
@@ -123,7 +122,7 @@ class Simulating:
             raise failed.exceptions[0] from None
 
     async def _share(self, claimed: Claimed, traffic: Traffic, left: "RunsLeft", progress: "_Progress") -> None:
-        """What is left of the runs, one after the other, in a process of their own."""
+        """Simulates the runs that are left, one after the other, in one process."""
         job = SimulationJob(
             requests=traffic.requests,
             weight=traffic.weight,
@@ -143,8 +142,8 @@ class Simulating:
 
 
 class RunsLeft:
-    """Runs that no process has begun. Those of policies that take longest come first, so that no process is left alone
-    with one at the end; a policy of which no run has ended may take longest of all.
+    """Runs that no process has begun. The runs of the slowest policies come first, so that no process works alone on
+    one at the end; a policy without an ended run may be the slowest of all.
     """
 
     def __init__(self, runs: Sequence[JobRun]) -> None:
@@ -152,7 +151,7 @@ class RunsLeft:
         self._seconds: dict[str, float] = {}
 
     def take(self) -> JobRun | None:
-        """The next run, for a process that is free."""
+        """The next run, for a free process."""
         if not self._runs:
             return None
         chosen = max(self._runs, key=lambda run: (self._seconds.get(_policy(run), inf), run.rate))
@@ -160,11 +159,11 @@ class RunsLeft:
         return chosen
 
     def ended(self, run: JobRun, seconds: float) -> None:
-        """It took so long."""
+        """Notes how long the run took."""
         self._seconds[_policy(run)] = seconds
 
     def give_back(self, run: JobRun) -> None:
-        """Its process died."""
+        """Takes back a run whose process died."""
         self._runs.append(run)
 
 
@@ -173,7 +172,7 @@ def _policy(run: JobRun) -> str:
 
 
 class _Progress:
-    """What the processes of one simulation have told."""
+    """What the processes of one simulation have reported."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -181,7 +180,7 @@ class _Progress:
         self.notes: list[str] = []
         self.alone: list[float | None] = []
         self.runs: list[JobRun] = []
-        """Those that were begun."""
+        """The runs that have begun."""
 
     def take(self, line: JobLine) -> None:
         self.done += line.done
@@ -226,7 +225,7 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
                     return None
                 under_way = following
                 await _give(process.stdin, encode_line(under_way))
-        progress.done -= begun  # what was begun and not ended is simulated anew
+        progress.done -= begun  # a run that began but did not end is simulated again
         left.give_back(under_way)
         status = await process.wait()
         return f"signal {-status}" if status < 0 else f"exit status {status}"
@@ -238,7 +237,7 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
 
 
 async def _give(stdin: asyncio.StreamWriter, content: bytes) -> None:
-    """Write to a process. One that died takes nothing: who reads its answers sees that."""
+    """Write to a process. A dead process takes nothing: the reader of its answers notices that."""
     if stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
         return
     with suppress(ConnectionError):

@@ -1,5 +1,5 @@
-"""What the process that runs a simulation knows of it: its inputs, the requests as they are simulated, and from the
-figures of runs the results and the policy that did best. Pure.
+"""A simulation as its runner knows it: its inputs, the simulated requests, and, from the figures of runs, the results
+and the best policy. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class Claimed:
 
     @property
     def runs(self) -> list[JobRun]:
-        """What is to be simulated."""
+        """The runs to simulate."""
         return runs_of(self.policies, self.rates) if self.plan_runs is None else self.plan_runs
 
 
@@ -79,7 +79,7 @@ class Traffic:
     begun_at: datetime | None = None
     """When the first of them was recorded."""
     unanswered: list[bool] = field(default_factory=list)
-    """Which of them no engine worked for, as for refused ones; empty of an uploaded trace."""
+    """Which of them no engine worked on, such as refused ones; empty for an uploaded trace."""
 
     @property
     def second_half(self) -> tuple[datetime, datetime] | None:
@@ -124,7 +124,7 @@ class Traffic:
 
 
 class RunningStore(Protocol):
-    """The database as a runner needs it. A runner that lost its claim changes nothing."""
+    """The database operations of a runner. A runner that lost its claim changes nothing."""
 
     async def claim(self, runner: str) -> Claimed | None: ...
 

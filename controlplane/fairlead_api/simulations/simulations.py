@@ -1,4 +1,4 @@
-"""Use cases: ask for a simulation, cancel it, and plan what it found best."""
+"""Use cases: ask for a simulation, cancel it, and plan its best policy."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,7 +47,7 @@ class SimulationStore(Protocol):
         """Raises NotFound."""
 
     async def cancel(self, pool: PoolKey, simulation_id: str, draft: AuditDraft, now: datetime) -> Simulation:
-        """Ends it unless it is at its end. Raises NotFound."""
+        """Ends it unless it has ended. Raises NotFound."""
 
 
 class Simulations:
@@ -91,7 +91,7 @@ class Simulations:
         return await self._store.get(pool, simulation_id)
 
     async def cancel(self, pool: PoolKey, simulation_id: str, caller: Caller, now: datetime) -> Simulation:
-        """Cancels it; one at its end stays as it is."""
+        """Cancels it; one that has ended stays as it is."""
         draft = replace(caller.draft(AuditAction.SIMULATION_CANCELLED, str(pool)), after={"simulation": simulation_id})
         return await self._store.cancel(pool, simulation_id, draft, now)
 
@@ -110,7 +110,7 @@ class Simulations:
 
 
 def most_requests(runs: int) -> int:
-    """The most requests of each of so many runs."""
+    """The most requests of each run of a simulation that has `runs` of them."""
     return min(MOST_REQUESTS, MOST_SIMULATED // runs)
 
 

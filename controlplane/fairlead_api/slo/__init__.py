@@ -1,4 +1,4 @@
-"""Objectives of pools: their versions, how they were kept, error budgets, and what other targets would have meant.
+"""Objectives of pools: their versions, attainment, error budgets, and the effect that other targets would have had.
 
-It must not mix versions of an objective. The danger here: an attainment of too few requests that looks certain.
+It must not mix versions of an objective. The danger here: an attainment that looks certain but covers too few requests.
 """

@@ -2,8 +2,8 @@
 
 The windows and thresholds of the alerts are those of Google's SRE workbook ("Alerting on SLOs", its sixth way) for a
 budget of 30 days: 2 % of it within an hour, 5 % within six, 10 % within three days. A goal of 90 % cannot burn faster
-than 10 times, so that a threshold of 14.4 would never be reached: none is above 80 % (fast) or 40 % (slow) of what is
-possible.
+than 10 times, so it would never reach a threshold of 14.4: no threshold is above 80 % (fast) or 40 % (slow) of the
+fastest burn.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ ALERTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Requests that ended, by what became of them."""
+    """Requests that ended, by outcome."""
 
     judged: int = 0
     within_slo: int = 0
@@ -53,7 +53,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What one version of the SLO and one priority class had, in a step of time that begins at `at` if that matters."""
+    """The counts of one SLO version and one priority class, in a step of time that begins at `at` if that matters."""
 
     version: int
     priority_class: str
@@ -62,7 +62,7 @@ class Kept:
 
 
 def total(kept: Iterable[Kept]) -> Counts:
-    """All of them as one."""
+    """The sum of all counts."""
     found = list(kept)
     return Counts(**{one.name: sum(getattr(each.counts, one.name) for each in found) for one in fields(Counts)})
 
@@ -84,7 +84,7 @@ def share_of(version: int | None, priority_class: str | None, counts: Counts) ->
 
 
 def burn_window(window: str, priority_class: str | None, kept: Sequence[Kept], percentiles: Mapping[int, float]) -> BurnWindow:
-    """What the window's requests took of the budget; `percentiles` by version, of those that are known."""
+    """How much of the budget the window's requests used; `percentiles` of the known versions, by version."""
     known = [one for one in kept if one.version in percentiles]
     counts = total(known)
     late = counts.judged - counts.within_slo

@@ -1,7 +1,7 @@
 """Use cases: how a pool's objectives were kept, how fast its error budget burns, and what other targets would have met.
 
-What is recorded is kept by the minute for some days and by the hour for longer. So a range that begins within the last
-day is answered in whole minutes, any other in whole hours.
+Records are kept by the minute for some days and by the hour for longer. So a range that begins within the last day is
+answered in whole minutes, any other in whole hours.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ from fairlead_client.resources.slo import SloAttainment, SloBurn, SloPoint, SloW
 BY_MINUTES = timedelta(hours=25)
 """Ranges that begin earlier are in whole hours."""
 MINUTES_ONLY = timedelta(hours=12)
-"""Of longer ranges the whole hours are read as hours."""
+"""For longer ranges, whole hours are read from the records by the hour."""
 MOST_POINTS = 200
 """Points of a priority class in a series."""
 LONGEST = timedelta(days=400)
@@ -59,12 +59,12 @@ class Goal:
 
 
 class SloStore(Protocol):
-    """What was recorded. Each raises NotFound for a pool that does not live."""
+    """The recorded counts. Each call raises NotFound for a pool that does not live."""
 
     async def goal(self, pool: PoolKey) -> Goal: ...
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        """By version of the SLO."""
+        """The percentile of each version of the SLO."""
 
     async def kept(
         self,
@@ -82,7 +82,7 @@ class SloStore(Protocol):
 
 
 class SloReading:
-    """Raises InvalidInput naming the query field, NotFound. The store has what was recorded for so long as `kept`."""
+    """Raises InvalidInput naming the query field, NotFound. The store keeps records for `kept`."""
 
     def __init__(self, store: SloStore, kept: timedelta) -> None:
         self._store = store
@@ -91,7 +91,7 @@ class SloReading:
     async def attainment(
         self, pool: PoolKey, start: str, end: str, version: int | None, priority_class: str | None, now: datetime
     ) -> SloAttainment:
-        """How the objectives were kept in a range, by version and class."""
+        """The attainment in a range, by version and class."""
         stretch = _asked(start, end, now)
         step = _step(stretch)
         found = await self._store.kept(pool, stretch, step_seconds=step, version=version, priority_class=priority_class)
@@ -120,7 +120,7 @@ class SloReading:
         windows = []
         for name, seconds in WINDOWS.items():
             if timedelta(seconds=seconds) > self._kept:
-                continue  # what is left of it would be told as the whole
+                continue  # the part that is left would be reported as the whole
             kept = await self._store.kept(pool, stretch_of(now - timedelta(seconds=seconds), now, now))
             windows.append(burn_window(name, None, kept, percentiles))
             classes = sorted({one.priority_class for one in kept})
@@ -149,7 +149,7 @@ class SloReading:
         priority_class: str | None,
         now: datetime,
     ) -> SloWhatIf:
-        """What recorded requests would have met under other targets; those not given stay as they are."""
+        """The attainment of recorded requests under other targets; those not given stay as they are."""
         stretch = _asked(start, end, now)
         goal = await self._store.goal(pool)
         ttft_seconds = goal.ttft_seconds if ttft is None else _target(ttft, "ttft")

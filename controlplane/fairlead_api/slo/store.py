@@ -1,5 +1,5 @@
-"""Objectives of pools: their versions, what routers recorded of how they were kept, and its rollups: minutes from
-samples, hours from minutes, each computed again whenever a report brought some.
+"""Objectives of pools: their versions, the attainment that routers recorded, and its rollups: minutes from samples,
+hours from minutes, each recomputed whenever a report brought some.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)

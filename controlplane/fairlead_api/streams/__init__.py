@@ -1,4 +1,4 @@
-"""Pushed data: routing tables for routers, live topics for pages.
+"""Server push: routing tables for routers, live topics for pages.
 
-It must not let one slow reader delay the others. The danger here: a subscriber that misses a change without knowing it.
+It must not let one slow reader delay the others. The danger here: a subscriber that misses a change unnoticed.
 """

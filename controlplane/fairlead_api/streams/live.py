@@ -105,7 +105,7 @@ class Live:
         return sum(self._open.values())
 
     def look_again(self, pool: PoolKey) -> None:
-        """The pool's state has changed: topics that show it are read soon, and not when their time has come."""
+        """The pool's state has changed: reads the topics that show it soon, before their next poll."""
         for (topic, of, _), feed in self._feeds.items():
             if isinstance(self._topics[topic], Snapshot) and of in {None, str(pool)}:
                 feed.changed.set()
@@ -121,7 +121,7 @@ class Live:
     async def stream(
         self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None, sight: Sight = None
     ) -> AsyncGenerator[bytes, None]:
-        """Events for ever, of pools in sight. `key` is the credential that counts against MAX_STREAMS."""
+        """Events of pools in sight, without end. `key` is the credential that counts against MAX_STREAMS."""
         if self._open[key] >= MAX_STREAMS:
             yield b"event: poll\ndata: {}\n\n"
             return

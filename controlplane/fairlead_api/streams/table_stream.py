@@ -64,7 +64,7 @@ class StreamStore(Protocol):
         """Pools that were deleted and not made again."""
 
     async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
-        """Of each pool, what live routers tell others of it, by router, and how many seconds ago they told."""
+        """By pool and router: what a live router shares with the others about the pool, and how many seconds ago."""
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
         """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""
@@ -136,7 +136,7 @@ class TableStream:
         """Tells the routers that decide for themselves what the others do, every second."""
         while True:
             await asyncio.sleep(OTHERS_SECONDS)
-            with suppress(StoreUnavailable):  # what was told last grows old at the routers
+            with suppress(StoreUnavailable):  # the last shares grow old at the routers
                 await self.tell_others()
 
     async def tell_others(self) -> None:
@@ -154,10 +154,10 @@ class TableStream:
             subscriber.offer(None)
 
     async def open(self, router: str) -> AsyncGenerator[bytes, None]:
-        """Lines for one router, for ever.
+        """Lines for one router, without end.
 
-        The first snapshot is begun before this returns, so that a missing database is an error and not an empty
-        stream. Raises StoreUnavailable.
+        The first snapshot begins before this returns, so that a missing database is an error and not an empty stream.
+        Raises StoreUnavailable.
         """
         subscriber = Subscriber(router, self._backlog)
         self._subscribers.add(subscriber)

@@ -1,4 +1,4 @@
-"""The API's care of itself: health, metrics, and the regular jobs of one process: rollups, partitions, retention.
+"""The API's own upkeep: health, metrics, and the periodic jobs that one process runs: rollups, partitions, retention.
 
-It must not delete a row that another one still refers to. The danger here: a partition dropped before its rollup.
+It must not delete a row that another row still references. The danger here: dropping a partition before its rollup.
 """

@@ -69,7 +69,7 @@ async def scheduled(
 
 
 class Alone:
-    """A job that has at most one run under way."""
+    """A job that has at most one run in progress."""
 
     def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
         self._run = run
@@ -77,12 +77,12 @@ class Alone:
         self._stopped = False
 
     async def start(self) -> None:
-        """Starts a run without waiting for it, unless one is under way."""
+        """Starts a run without waiting for it, unless one is in progress."""
         if not self._stopped and (self._task is None or self._task.done()):
             self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Cancels a run that is under way; none starts afterwards."""
+        """Cancels a run in progress; no other starts afterwards."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
@@ -90,7 +90,7 @@ class Alone:
 
 
 def guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
-    """A run of the job that never raises: what becomes of it is counted, and a problem logged when it is new."""
+    """A run of the job that never raises: it counts every outcome, and logs a problem when that is new."""
     told = ""
 
     async def run() -> None:

@@ -21,7 +21,7 @@ from fairlead_api.infra.partitions import Partitions
 from fairlead_api.tables import PARTITIONED
 
 BATCH = 5000
-"""Rows per transaction, few enough that nobody waits long."""
+"""Rows per transaction, few enough that no other transaction waits long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ _LOCKS = 0x7570_6B70
 """Advisory lock space (the letters `upkp`); the second key names the job."""
 
 TELL_SECONDS = 2.0
-"""The holder of a job's lock tells Postgres this often that it lives."""
+"""The holder of a job's lock shows Postgres this often that it lives."""
 
 
 class PostgresUpkeep:
@@ -187,7 +187,7 @@ class PostgresUpkeep:
         return await self._partitions.drop_before(table, before)
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Deletes rows that a retention setting covers and that are older, in batches so that nobody waits long."""
+        """Deletes rows that a retention setting covers and that are older, in batches, so that others wait briefly."""
         deleted = 0
         for one in SWEEPS[setting]:
             while (count := await sweep(self._database, one, before)) > 0:
@@ -197,7 +197,7 @@ class PostgresUpkeep:
         return deleted
 
     async def end_sessions(self, now: datetime, most: int = 2000) -> int:
-        """Unbinds sessions without news for twice their pool's TTL, and tells the routers.
+        """Unbinds sessions without news for twice their pool's TTL, and notifies the routers.
 
         Routers forget a session after one TTL without a request; the second TTL allows for requests that
         were served but not sampled.

@@ -1,6 +1,6 @@
 """Jobs that run in one API process at a time, the one that gets the lock.
 
-They are rollups, making partitions ahead, retention, ending sessions and closing plans that were left open. Each run
+The jobs are rollups, making partitions ahead, retention, ending sessions and closing plans left open. Each run
 does everything that is due by `now`, so the next run makes up for a missed one.
 """
 
@@ -16,7 +16,7 @@ AHEAD_DAYS = 2
 
 
 class UpkeepStore(Protocol):
-    """The database as the jobs need it."""
+    """The database operations of the jobs."""
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
         """Runs `work` unless another process is running this job."""
@@ -68,14 +68,14 @@ class Upkeep:
         await self._store.alone("rollups", work)
 
     async def rollup_lag(self, now: datetime) -> float:
-        """Seconds by which roll-ups lag behind what routers reported, 0 if nothing is overdue."""
+        """Seconds by which rollups lag behind the reports of routers, 0 if nothing is overdue."""
         return await self._rollups.lag(now)
 
     async def keep_days(self, now: datetime) -> None:
         """Makes partitions from yesterday to two days ahead, and deletes rows older than their retention.
 
-        A table that cannot be cleared, as somebody reads in it for long, keeps none of the others from it. Raises
-        StoreUnavailable for the first of them, when all were tried.
+        If a table cannot be cleared because a reader holds it for long, the others are cleared all the same. After all
+        tries, raises StoreUnavailable for the first such table.
         """
         today = now.date()
         steps: list[Callable[[], Awaitable[object]]] = [

@@ -21,7 +21,7 @@ _OF_CHECKOUT = _HERE.parents[3] / ".venv-tools" / "helm"
 
 
 def library_folders() -> tuple[str, ...]:
-    """What must be on the path for Helm's library: nothing where it is installed beside Fairlead.
+    """The folders that must be on the path for Helm's library: none if it is installed next to Fairlead.
 
     Raises SandboxError where it is not to be had.
     """
@@ -44,7 +44,7 @@ def chart_folder() -> Path:
 
 
 async def install_or_upgrade(request: dict[str, Any]) -> str:
-    """What was done, in a word. Raises SandboxError with Helm's complaint."""
+    """Returns one word for the action. Raises SandboxError with Helm's complaint."""
     library = importlib.import_module(_LIBRARY)
     configuration = library.Configuration(namespace=request["namespace"], kubeconfig=request["kubeconfig"])
     try:

@@ -23,7 +23,7 @@ from fairlead_sandbox.state_directory import StateDirectory
 PREFERRED_PORTS = {"kubernetes-api": KUBERNETES_PORT, "api": FIRST_API_PORT, "router": FIRST_ROUTER_PORT}
 
 WORKLOADS = {"postgres": "statefulsets", "api": "deployments", "operator": "deployments", "router": "statefulsets"}
-"""What the chart runs, by process."""
+"""The chart's workloads, by process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

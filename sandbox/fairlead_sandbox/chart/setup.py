@@ -1,4 +1,4 @@
-"""The steps that bring the chart up: install it, learn what it made, wait for what it runs."""
+"""The steps that bring the chart up: install it, read the secrets that it made, wait for its workloads."""
 
 import asyncio
 import base64
@@ -34,7 +34,7 @@ class ChartSetup:
         self._values = values
         self._chart = chart
         self.client_variables: dict[str, str] = {}
-        """What a client of the gateway must know, once the chart is installed."""
+        """The variables that a client of the gateway needs, once the chart is installed."""
 
     @property
     def gateway_key(self) -> str:

@@ -182,7 +182,7 @@ def after_exit(
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
     """The state after the kubelet itself was restarted.
 
-    Verdicts stay, but answers under way are lost and asked for anew, and a preStop hook under way begins anew.
+    Verdicts stay. Probes in flight are lost and run again, and a preStop hook in progress starts again.
     """
 
     def again(probe: ProbeState | None) -> ProbeState | None:

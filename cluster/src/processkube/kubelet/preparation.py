@@ -125,7 +125,7 @@ class Preparation:
         await asyncio.to_thread(self._folders.remove_claims_but, {claim["metadata"]["uid"] for claim in claims})
 
     def _of_cluster(self) -> dict[str, str]:
-        """What every container is told of the Kubernetes API."""
+        """The variables that show every container the Kubernetes API."""
         parts = urlsplit(self._here.server)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         return {"KUBERNETES_SERVICE_HOST": parts.hostname or "", "KUBERNETES_SERVICE_PORT": str(port)}

@@ -1,4 +1,4 @@
-"""What this kubelet cannot do, as the pod's status tells it."""
+"""What this kubelet cannot do, in the words of the pod's status."""
 
 
 class PodRefused(Exception):

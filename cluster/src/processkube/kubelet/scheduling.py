@@ -14,7 +14,7 @@ _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
 def refusal(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str | None:
-    """Why the only node cannot take the pod, as the condition PodScheduled tells it; None = it can."""
+    """Why the only node cannot take the pod, as the condition PodScheduled says it; None = it can."""
     tolerations = pod["spec"].get("tolerations") or ()
 
     def repels(taint: Mapping[str, Any]) -> bool:

@@ -68,7 +68,7 @@ def unscheduled_status(message: str, previous: Mapping[str, Any], stamp: str) ->
 
 
 def unscheduled_message(status: Mapping[str, Any]) -> str | None:
-    """Why no node takes the pod, as its status tells it; None if it does not."""
+    """Why no node takes the pod, in the words of its status; None if that does not say so."""
     scheduled: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {})
     return scheduled.get("message") if scheduled.get("status") == "False" else None
 

@@ -47,7 +47,7 @@ class VolumeFolders:
 
 
 def write_files(folder: Path, files: Iterable[VolumeFile]) -> None:
-    """Write each file anew, in one step."""
+    """Replace each file in one step."""
     for file in files:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ class AccountToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAuthority:
-    """The certificate by which the Kubernetes API is known."""
+    """The certificate that identifies the Kubernetes API."""
 
     path: str
 

@@ -31,7 +31,7 @@ from fairlead_client.resources.pages import Page
 _NOTE_USE = timedelta(minutes=1)
 
 _LINK, _TOKEN = "login-link", "token:"
-"""How the sources begin of whom a link or a token let in."""
+"""Prefixes of the sources of identities that a link or a token let in."""
 
 
 class PostgresAccess:
@@ -53,7 +53,7 @@ class PostgresAccess:
             async def note(connection: AsyncConnection) -> None:
                 await connection.execute(update(table).where(table.c.token_hash == key).values(last_used_at=now))
 
-            with suppress(StoreUnavailable):  # a database that takes no writes still says who this is
+            with suppress(StoreUnavailable):  # a read-only database still identifies the caller
                 await self._database.writing(note)
         if kind == "flt":
             return Held(identity=read(Identity, row, subject=row.name, source=f"{_TOKEN}{row.id}"))
@@ -206,10 +206,11 @@ class PostgresAccess:
 
 
 def _maker(who: Identity) -> str:
-    """Who makes a login link: by name and source, as admins of a namespace give any name to links and tokens.
+    """The maker of a login link, by name and source: admins of a namespace give any name to links and tokens.
 
-    The source of sessions that the link opens, so that they are told from those of the same name that others let in.
-    One that names a link's maker itself is told by its hash, or the sources of links made by such sessions would grow.
+    This is the source of the sessions that the link opens. It separates them from sessions of the same name that others
+    let in. A source that itself names a link's maker appears as its hash; otherwise the sources of links made by such
+    sessions would grow.
     """
     source = who.source if not who.source.startswith(_LINK) else f"{_LINK} {digest(who.source).hex()[:ID_DIGITS]}"
     return f"{who.subject} ({source})"
@@ -239,7 +240,7 @@ async def _open(connection: AsyncConnection, session: bytes, held: Held, login: 
     if identity.source.startswith(_TOKEN):
         tokens = tables.api_tokens.c
         good = select(tokens.id).where(tokens.id == identity.source.removeprefix(_TOKEN), tokens.revoked_at.is_(None))
-        # locked, so that who revokes it from now on sees and ends the session
+        # locked, so that a later revocation sees and ends the session
         if (await connection.execute(good.with_for_update(read=True))).one_or_none() is None:
             raise NotAuthenticated("token-invalid", "the token was revoked")
     await connection.execute(

@@ -37,7 +37,7 @@ _LAST_USED = (
 )
 
 _COUNTING = 0x666C_6B00
-"""Advisory lock (the letters `flk`) under which keys are counted and added: two at once must not pass the bound."""
+"""Advisory lock (the letters `flk`) for counting and adding keys: two requests at once must not pass the bound."""
 
 
 class PostgresGatewayKeys:

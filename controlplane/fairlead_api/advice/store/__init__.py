@@ -1,1 +1,1 @@
-"""What advice is found from: a handful of statements over all pools, and signals of those that hurt."""
+"""The sources of advice: a handful of statements over all pools, and signals of the pools that hurt."""

@@ -1,4 +1,4 @@
-"""Makes a pool's situation of rows."""
+"""Builds a pool's situation from rows."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -41,7 +41,7 @@ Traffic = dict[str, Served]
 
 
 def traffic_of(row: Any) -> Served:
-    """Sums of one instance."""
+    """The sums of one instance."""
     return Served(
         judged=int(row.judged),
         in_time=int(row.in_time),
@@ -61,7 +61,7 @@ def mirrored(row: Any) -> MirroredFacts | None:
 
 
 def declared(row: Any) -> PoolSpec | None:
-    """The pool's spec; None where it cannot be read."""
+    """The pool's spec; None if it cannot be read."""
     try:
         return parse_spec(row.spec)
     except FairleadError:
@@ -88,7 +88,7 @@ def situation(
     behind: float,
     sizing: SeenSizing | None,
 ) -> PoolSituation:
-    """Of one pool; a spec that cannot be read counts with the defaults."""
+    """The situation of one pool; the defaults replace a spec that cannot be read."""
     facts = mirrored(row)
     engine = EngineFigures() if facts is None else facts.table.engine
     age = (now - row.created_at).total_seconds()

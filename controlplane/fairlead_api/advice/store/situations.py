@@ -1,5 +1,5 @@
-"""Reads what is known of the pools: first of all of them at once, then the signals of those that hurt, and the alerts
-on error budgets that are on.
+"""Reads what is known of the pools: first of all pools at once, then the signals of the pools that hurt, and the active
+alerts on error budgets.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ _BY_MINUTES = tuple(sorted({name for alert in ALERTS for name in (alert.long, al
 async def burns_of(
     connection: AsyncConnection, pools: Sequence[int], percentiles_now: Mapping[int, float], now: datetime
 ) -> dict[int, tuple[SeenBurn, ...]]:
-    """By pool. The windows begin where those of the pool's SLO page do."""
+    """Burn by pool. The windows begin where those of the pool's SLO page do."""
     starts = {name: _start(name, now) for name in _BY_MINUTES}
     values = {"pools": pools, "names": list(starts), "starts": list(starts.values()), "earliest": min(starts.values())}
     kept: dict[tuple[int, str], list[Kept]] = defaultdict(list)
@@ -75,7 +75,7 @@ def _kept(version: int, judged: int, within: int) -> Kept:
 
 MOST_POOLS = 500
 MOST_MEASURED = 8
-"""Pools whose signals are measured for one answer, those that miss most: a statement of its own for each."""
+"""Pools whose signals one answer measures, those that miss most: each needs its own statement."""
 
 
 class PostgresSituations:
@@ -96,7 +96,7 @@ class PostgresSituations:
         return Situations(window_seconds=float(statements.WINDOW_SECONDS), pools=[found[row.id] for row in rows], complete=seen)
 
     async def _measured(self, connection: AsyncConnection, row: Any, seen: PoolSituation, now: datetime) -> PoolSituation:
-        """With signals, loads of instances, and the sessions that each holds."""
+        """The situation with signals, loads of instances, and the sessions that each holds."""
         facts = mirrored(row)
         if facts is None or not seen.live_routers:
             return seen

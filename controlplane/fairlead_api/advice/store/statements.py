@@ -1,4 +1,4 @@
-"""The statements: each is over all pools that are asked for, and bounded by minutes of traffic or by living things."""
+"""The statements: each covers all requested pools, and is bounded by minutes of traffic or by living objects."""
 
 from sqlalchemy import text
 

@@ -1,1 +1,1 @@
-"""Load samples in Postgres, and all that is rolled up from them."""
+"""Load samples in Postgres, and all rollups of them."""

@@ -20,13 +20,13 @@ LENGTHS = {1: 10, 10: 10, 60: 60, 300: 300}
 """Seconds that a row covers, by its step."""
 
 MOST_GAPS = 8
-"""Of more stretches without columns, all from the first to the last is read from rollups."""
+"""With more stretches without columns, everything from the first to the last is read from rollups."""
 
 _PARTS = ("max", "sum", "n")
 _NAMES = [f"{metric}_{part}" for metric in METRICS for part in _PARTS]
 _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("roster", "instances", *_NAMES))
 _values = msgspec.json.Decoder(list[int | float | None])
-"""Whole numbers stay whole: to write 184,000 of them takes 2 ms, to write as many fractions 11."""
+"""Whole numbers stay whole: writing 184,000 of them takes 2 ms, writing as many fractions takes 11 ms."""
 _seconds = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
@@ -99,10 +99,10 @@ async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int,
 async def read_columns(
     connection: AsyncConnection, pool: int, metric: str, where: Grid, *, mean: bool
 ) -> tuple[list[Slice], list[tuple[datetime, datetime]]]:
-    """The columns that there are, and the stretches of the grid of which there are none.
+    """The columns that exist, and the stretches of the grid that have none.
 
-    Those are the newest seconds, which are not rolled up yet, and what was rolled up by a release of before these
-    columns; they are to be read from samples and rollups. `metric` is one of METRICS.
+    Such stretches are the newest seconds, which are not rolled up yet, and those that a release without these columns
+    rolled up. The caller reads them from samples and rollups. `metric` is one of METRICS.
     """
     if metric not in METRICS:
         raise ValueError(f"{metric!r} is not a metric")
@@ -145,7 +145,7 @@ FROM (
 
 
 def _gaps(missing: list[int], length: int) -> list[tuple[int, int]]:
-    """Neighbouring buckets as stretches."""
+    """Stretches that join neighbouring buckets."""
     found: list[tuple[int, int]] = []
     for at in missing:
         if found and found[-1][1] == at:

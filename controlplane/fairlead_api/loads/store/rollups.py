@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api import tables
 
 SETTLE_SECONDS = 2.0
-"""Before a bucket that ended is rolled up: most late samples come within it, and each has its bucket made again."""
+"""Pause before a bucket that ended is rolled up. Most late samples arrive in it; each later one updates its bucket."""
 BEHIND_SECONDS = 30.0
-"""Roll-ups that lag by more are said to be behind: figures of the last minutes would miss a part of the requests."""
+"""Rollups that lag by more count as behind: figures of the last minutes would miss a part of the requests."""
 _DUE = timedelta(seconds=10 + SETTLE_SECONDS)
 
 _WAITING = """
@@ -37,13 +37,13 @@ SELECT min(waiting.bucket) FROM (SELECT DISTINCT pool_id AS id FROM rollup_queue
 
 
 async def complete_until(connection: AsyncConnection, pools: Sequence[int], now: datetime) -> dict[int, datetime]:
-    """Of these pools those whose roll-ups are behind, each with the time up to which nothing is missing."""
+    """Those of the pools whose rollups are behind, each with the time up to which nothing is missing."""
     rows = await connection.execute(text(_WAITING), {"pools": list(pools)})
     return {row.pool_id: row.bucket for row in rows if lag_seconds(row.bucket, now) > BEHIND_SECONDS}
 
 
 async def longest_lag(connection: AsyncConnection, now: datetime) -> float:
-    """Seconds by which the roll-ups of the worst pool lag, 0 if nothing is overdue."""
+    """Seconds by which the rollups of the worst pool lag, 0 if nothing is overdue."""
     oldest: datetime | None = (await connection.execute(text(_OLDEST))).scalar_one()
     return 0.0 if oldest is None else lag_seconds(oldest, now)
 

@@ -56,8 +56,8 @@ WITH samples AS (
 """
 """The value of every metric of every instance for each second, over all routers.
 
-Gauges are summed over routers and data-parallel ranks, each with its last value. Nothing is joined: Postgres knows
-little of the newest samples, takes them for a handful, and would compare each with each.
+Gauges are summed over routers and data-parallel ranks, each with its last value. The statement joins nothing: Postgres
+has no statistics of the newest samples, expects a handful, and would compare each with each.
 """
 
 AT_ONCE = 1
@@ -82,7 +82,7 @@ SELECT c.source, c.target, c.moves, c.at, c.total, n.id, n.trigger FROM counted 
   WHERE m.pool_id = c.pool_id AND m.at = c.at AND m.source = c.source AND m.target = c.target ORDER BY m.id LIMIT 1
 ) n
 """
-"""The newest move of each pair is looked for after the busiest pairs are known: a sort of each group costs more."""
+"""Looks up the newest move of each pair after it has found the busiest pairs: sorting each group costs more."""
 
 
 def _upsert(table: str, columns: list[str], source: str) -> str:

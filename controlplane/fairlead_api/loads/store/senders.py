@@ -1,7 +1,7 @@
-"""Who sent to an instance in a stretch of time, by what routers recorded of every request that ended.
+"""The senders to an instance in a stretch of time, from the record that routers keep of every request that ended.
 
 Routers record each request with its lengths and with a number that stands for its session (`fairlead.reports.traffic`).
-Names are found again by numbering those that the pool's bindings and decisions know.
+To recover names, it numbers those that the pool's bindings and decisions know.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ TOP = 10
 LONGEST_WAIT = 600.0
 """Seconds from a request's arrival until it was sent: what waited longer is not found."""
 WHOLE_SHARE = 0.9
-"""Where less of what was sent is recorded, as while most of it has not ended, a sample of decisions says more."""
+"""If less of the sent requests is recorded, as before most of them end, a sample of decisions says more."""
 
 _SUMS = """
 WITH recorded AS MATERIALIZED (
@@ -57,12 +57,12 @@ class RecordedSenders:
     rows: Sequence[Any]
 
     def is_whole(self, sent: int) -> bool:
-        """Whether it is of nearly all `sent` requests, and not of a sample."""
+        """Whether it covers nearly all `sent` requests, and not just a sample."""
         return bool(self.rows) and min(row.sample_rate for row in self.rows) >= 1 and self.recorded >= WHOLE_SHARE * sent
 
 
 async def recorded_senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> RecordedSenders:
-    """What is recorded of the requests sent there in the stretch."""
+    """The record of the requests sent there in the stretch."""
     values = {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ, "wait": LONGEST_WAIT}
     rows = (await connection.execute(text(_SUMS), values)).all()
     return RecordedSenders(begun=rows[0].begun if rows else start, recorded=sum(int(row.requests) for row in rows), rows=rows)

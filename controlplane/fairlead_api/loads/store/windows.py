@@ -1,6 +1,6 @@
-"""What happened around one instance in a stretch of time: load of all instances, who sent, what moved, what changed.
+"""The events around one instance in a stretch of time: load of all instances, senders, moves, changes.
 
-Every statement reads by an index and at most a bounded number of rows.
+Every statement uses an index and reads at most a bounded number of rows.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -31,7 +31,7 @@ REVISIONS = 200
 """A revision is looked for among this many newest ones."""
 CHANGES = 20
 NOT_KNOWN = 1 << 62
-"""More requests than are ever sent: where their number is not known, not all are recorded."""
+"""More requests than are ever sent: if their number is unknown, the record counts as incomplete."""
 
 _SENT = (
     (600, "load_samples", "second", "requests"),
@@ -148,7 +148,7 @@ def _stretch(item: Any) -> Stretch:
 
 
 async def _senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> Senders:
-    """By the record of all requests where there is one, else by the decisions that are kept, a sample."""
+    """From the record of all requests if there is one, else from the kept decisions, which are a sample."""
     known = await recorded_senders(connection, pool, instance, start, end)
     if known.rows:
         sent = await _sent(connection, pool, instance, known.begun, end)
@@ -179,7 +179,7 @@ async def _senders(connection: AsyncConnection, pool: int, instance: str, start:
 
 
 Shares = tuple[float | None, float | None]
-"""Of the prompt tokens, and of those to prefill."""
+"""The share of the prompt tokens, and that of the tokens to prefill."""
 
 
 def _exact(row: Any) -> Shares:
@@ -211,7 +211,7 @@ def _sender(row: Any, shares: Callable[[Any], Shares]) -> SenderShare:
 
 
 async def _sent(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> int | None:
-    """Requests sent to the instance, from the finest table that still has the stretch; None where none has."""
+    """Requests sent to the instance, from the finest table that still has the stretch; None if no table has it."""
     for longest, table, at, total in _SENT:
         if (end - start).total_seconds() > longest:
             continue

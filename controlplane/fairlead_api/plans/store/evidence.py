@@ -1,4 +1,4 @@
-"""What plans' effects are estimated from: instances, sessions, and the traffic of the last minutes."""
+"""The evidence for estimates of plans' effects: instances, sessions, and the traffic of the last minutes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -41,7 +41,7 @@ class PlanFilter:
 plans, pools = tables.plans, tables.pools
 _PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
 _LOOKED_BACK = timedelta(days=7)
-"""How long an API may have been away and still closes what was left open."""
+"""How long the API may be down and still close the plans that it left open."""
 _MOST = 100
 
 

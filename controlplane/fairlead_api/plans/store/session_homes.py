@@ -1,4 +1,4 @@
-"""Homes of sessions as plans change them: read, moved by a person, and taken away."""
+"""Homes of sessions as plans change them: reads them, moves a session for a person, and releases it."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -25,7 +25,7 @@ from fairlead_api.plans.objects import ClusterObject, Target
 from fairlead_api.sessions.store.rows import SessionRow, bind, lock_sessions, save_sessions
 
 WRITER = "control-api"
-"""Who a change by a person is told to be by, in the place of a router."""
+"""The author, in place of a router, of a change that a person makes."""
 
 
 class PostgresSessionHomes:
@@ -79,7 +79,7 @@ class PostgresSessionHomes:
 
 
 def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
-    """The session lives at `instance` from now on. The migration is under way until a request of it has gone there."""
+    """The session lives at `instance` from now on. The migration lasts until one of its requests has gone there."""
     source, rank = row.held.instance, row.held.rank
     change = BindingChange(
         id=plan,
@@ -115,7 +115,7 @@ def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
 
 
 def _release(row: SessionRow, plan: str, now: datetime) -> None:
-    """Nobody holds the session any more; it keeps its version, and routers are told."""
+    """No instance holds the session any more. It keeps its version, and routers receive the change."""
     row.released[row.held.version] = max(now, row.bound_at)
     row.held = Held(instance=None, version=row.held.version, router=row.held.router, change=plan)
     row.changed = True

@@ -34,12 +34,12 @@ SELECT percentile_cont(ARRAY[0.1, 0.5, 0.9]) WITHIN GROUP (ORDER BY seconds) AS 
   extract(epoch FROM CAST(:now AS timestamptz) - max(at)) AS age
 FROM (SELECT * FROM seen WHERE whole AND at IS NOT NULL ORDER BY at DESC LIMIT 20) AS last
 """)
-"""Of the last twenty instances that were seen to start: when each served first, and not when it served again. A start
-takes fewer than ten transitions."""
+"""Start times of the last twenty instances that were seen to start: until each first served, not until it served again.
+A start takes fewer than ten transitions."""
 
 
 async def read_capability(connection: AsyncConnection, row: Any, now: datetime) -> EngineCapability:
-    """Of a row of the table pools."""
+    """The capability of a pool's engines; `row` is of the table pools."""
     known = measured(await learnt_figures(connection, row.id, None))
     found = capability_of(known, _remembered(row), engine_kind(row.spec), await stored_fit(connection, row.id), engine_of(row), now)
     return replace(found, start_seconds=await start_figure(connection, row.id, now))
@@ -51,12 +51,12 @@ def engine_of(row: Any) -> EngineFigures:
 
 
 def remembered_capability(row: Any, now: datetime) -> EngineCapability:
-    """What was measured as the operator's last state says, of a row of the table pools."""
+    """The measurements that the operator's last state preserves; `row` is of the table pools."""
     return still_known(_remembered(row), engine_kind(row.spec), now.timestamp())
 
 
 async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTable, now: datetime) -> EngineMemory | None:
-    """What a router that begins may go by, of a row of the table pools: measured, or fitted; None where nothing is."""
+    """The engine figures with which a router may start, measured or fitted, or None; `row` is of the table pools."""
     known = measured(await learnt_figures(connection, row.id, None))
     found = observed_of(known, _remembered(row), engine_kind(row.spec), await stored_fit(connection, row.id), now)
     return None if found == NOTHING_KNOWN else memory_of(found, table, now.timestamp())
@@ -70,7 +70,7 @@ async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapp
 
 
 async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
-    """What each live router has learnt of the instance, or of all the pool's, by quantity and by the router's name."""
+    """What each live router has measured of the instance, or of all the pool's, by quantity and router name."""
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]
     rows = await connection.execute(select(routers.c.id, learnt).where(IS_LIVE, learnt.is_not(None)))
@@ -79,7 +79,7 @@ async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: st
 
 
 async def stored_fit(connection: AsyncConnection, pool_id: int) -> EngineFit | None:
-    """The fit that the pool is simulated by."""
+    """The fit that simulations of the pool use."""
     found = (await connection.execute(select(tables.engine_fits.c.fit).where(tables.engine_fits.c.pool_id == pool_id))).scalar_one_or_none()
     return None if found is None else msgspec.convert(found, EngineFit)
 

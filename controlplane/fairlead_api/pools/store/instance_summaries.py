@@ -56,7 +56,7 @@ async def known_caches(connection: AsyncConnection, pool_id: int, instance: str)
 
 
 async def engine_conditions(connection: AsyncConnection, pool_id: int, instance: str) -> list[EngineCondition]:
-    """What live routers find of the instance's engine, each condition once, in the words of who found it last."""
+    """The conditions that live routers find on the engine, each once, in the words of the router that found it last."""
     routers = await live_routers(connection, pool_id)
     found = [one for router in routers for one in router.troubled_engines if one.instance == instance]
     return [
@@ -68,7 +68,7 @@ async def engine_conditions(connection: AsyncConnection, pool_id: int, instance:
 
 
 async def rank_loads(connection: AsyncConnection, pool_id: int, instance: str, now: datetime) -> list[RankLoad]:
-    """The data-parallel ranks of which routers reported in the last seconds."""
+    """The data-parallel ranks that routers reported in the last seconds."""
     rows = await connection.execute(text(_RANKS), {"pool": pool_id, "instance": instance, "now": now})
     return [read(RankLoad, row) for row in rows]
 

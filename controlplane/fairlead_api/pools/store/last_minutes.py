@@ -68,7 +68,7 @@ class LastMinutes:
         return await self._recent.get(("pools", *pools, *shares), read)
 
     async def of_instances(self, pool: int, now: datetime) -> dict[str, OfInstance]:
-        """Those of a pool's instances that had requests. To read those of one alone would take as long."""
+        """The figures of a pool's instances that had requests. Reading one instance alone would take as long."""
 
         async def read() -> dict[str, OfInstance]:
             values = {"pool": pool, "now": now}

@@ -227,8 +227,8 @@ async def _save_pool(
     measured: dict[str, Any] | None,
     now: datetime,
 ) -> None:
-    """Write what the state changed in the pool's row; `numbers` are the versions that follow from it, and `measured` is
-    what its engines were seen to do.
+    """Write what the state changed in the pool's row; `numbers` are the versions that follow from it, and `measured`
+    the measurements of its engines.
     """
     pools = tables.pools
     model = state.spec.get("model")

@@ -124,6 +124,7 @@ async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
 async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | None:
     """Seconds since a router that is not live had a request of the pool.
 
-    One that said goodbye told when; one that fell silent may have had one until it was last heard.
+    A router that said goodbye reported the time. A router that fell silent may have had a request until it was last
+    heard.
     """
     return (await connection.execute(_IDLE_ELSEWHERE, {"pool": str(pool_id)})).scalar_one()

@@ -1,6 +1,6 @@
 """A pool in a line: its state, and its traffic, latencies, refusals and moves of the last five minutes.
 
-What is made of roll-ups is not known while these are behind.
+Figures from rollups are unknown while these are behind.
 """
 
 import zlib
@@ -82,7 +82,7 @@ async def _by_pool(connection: AsyncConnection, query: str, pools: list[int], no
 def _summary(
     row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, states: Any, behind: float, idle: float | None, now: datetime
 ) -> PoolSummary:
-    """`idle` are the requests per second of a pool without traffic: none, or not known where nobody tells."""
+    """`idle` are the requests per second of a pool without traffic: zero, or unknown without a report."""
     facts = msgspec.convert(row.facts, MirroredFacts) if row.facts else None
     ready = ready_condition(conditions_of(row), row.problem)
     p50, p95, at_percentile = latency if latency else (None, None, None)
@@ -140,7 +140,7 @@ def desired_of(row: Any) -> dict[str, int]:
 def declared_by(spec: Mapping[str, Any]) -> dict[str, int]:
     """The instances that a spec declares, per role; what cannot be read is left out.
 
-    For a pool of which the operator said no number: a new one's status has none yet, and an older operator never does.
+    For a pool whose status has no number: the status of a new pool has none yet, and an older operator never sets one.
     """
     roles = [role for role in spec.get("roles") or () if isinstance(role, Mapping) and role.get("name") != Role.BOTH]
     declared = {str(role.get("name")): role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles}

@@ -1,6 +1,4 @@
-"""Reports in Postgres: those of one post are stored in one transaction, and what the gateway's keys were used for is
-added up.
-"""
+"""Reports in Postgres: stores the reports of one post in one transaction, and adds up the use of the gateway's keys."""
 
 import logging
 import struct
@@ -80,10 +78,10 @@ ROWS = (*OF_POOLS, "key_use")
 """The fields of a Report whose rows are stored once; each row but a key's use is of a pool."""
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
-"""What is kept of a KnownCache below its pool and instance."""
+"""The fields of a KnownCache that are stored below its pool and instance."""
 
 FIGURE_FIELDS = tuple(item.name for item in fields(LearntFigure) if item.name not in {"pool", "instance"})
-"""What is kept of a LearntFigure below its pool and instance."""
+"""The fields of a LearntFigure that are stored below its pool and instance."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
 """Errors raised for a row that Postgres or its driver cannot take."""
@@ -106,7 +104,7 @@ class PostgresReports:
     def __init__(self, database: Database, partitions: Partitions) -> None:
         self._database = database
         self._partitions = partitions
-        self._pool_ids: dict[PoolKey, int] = {}  # ids are for ever, unless another server answers that never had them
+        self._pool_ids: dict[PoolKey, int] = {}  # ids are permanent, unless another server answers that never had them
         self._known_at = database.switched_at
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
@@ -293,7 +291,7 @@ async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
 
 
 def _settle(moves: Table) -> Update:
-    """The first outcome stays: a router that hears anew of a session's move by a person tells of its next request."""
+    """The first outcome stays: a router that receives a person's move again reports the session's next request too."""
     source = recordset([moves.c.id, moves.c.actual_ttft_seconds, moves.c.outcome])
     became = {"actual_ttft_seconds": source.c.actual_ttft_seconds, "outcome": source.c.outcome}
     return update(moves).where(moves.c.id == source.c.id, moves.c.outcome == MoveOutcome.UNDERWAY).values(became)

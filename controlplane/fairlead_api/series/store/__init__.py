@@ -1,1 +1,1 @@
-"""What series and figures are read from: loads, latencies, refusals, moves, and what was in force."""
+"""The sources of series and figures: loads, latencies, refusals, moves, and the values in force."""

@@ -1,4 +1,4 @@
-"""The figures of a range, of instances, pools and all pools: what tiles, legends and sentences of pages show."""
+"""The figures of a range, for instances, pools and all pools: tiles, legends and sentences of pages show them."""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
@@ -61,7 +61,7 @@ JOIN LATERAL (SELECT * FROM load_rollups_1m r WHERE r.pool_id = :pool AND r.buck
 
 @dataclass(slots=True)
 class _Sums:
-    """What the rows of a pool add up to; requests by latency step."""
+    """The sums of a pool's rows, and requests by latency step."""
 
     counts: dict[str, float] = field(default_factory=dict)
     ttft: dict[int, int] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class _Sums:
 
 
 class PostgresFigures:
-    """What was recorded."""
+    """The recorded figures."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -102,7 +102,7 @@ async def read_figures(
     now: datetime,
     of_all: float = FLEET_PERCENTILE,
 ) -> dict[int | None, RangeFigures]:
-    """Of each pool in `percentiles`, at whose percentile its TTFT is told, and of all `pools` together (None)."""
+    """Figures of each pool in `percentiles`, with its TTFT at that percentile, and of all `pools` together (None)."""
     ids = sorted({*pools, *percentiles})
     values = {"pools": ids, "start": where.start, "end": where.end}
     base, sums = "1h" if where.by_hours else "1m", defaultdict[int, _Sums](_Sums)

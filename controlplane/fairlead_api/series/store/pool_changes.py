@@ -1,5 +1,5 @@
-"""What was in force of a pool and what was decided: instances serving and wanted, goals, recommendations, models; and
-what happened in a range of time: other numbers wanted, other specs, windows of schedules, instances lost.
+"""A pool's values in force and decisions: instances serving and wanted, goals, recommendations, models; and the events
+in a range of time: other numbers wanted, other specs, windows of schedules, instances lost.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -19,7 +19,7 @@ from fairlead_api.series.reading import Changes
 from fairlead_client.resources.series import Annotation, AnnotationKind, Annotations
 
 MOST = 200
-"""Of each kind."""
+"""The most annotations of each kind."""
 
 _ROWS = {
     AnnotationKind.SCALED: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, CAST(NULL AS text) AS instance, role AS a, "
@@ -42,7 +42,7 @@ _ROWS = {
 async def read_annotations(
     connection: AsyncConnection, pools: Mapping[int, str], instance: str | None, start: datetime, end: datetime
 ) -> Annotations:
-    """Of these pools (names by id); of an instance's own failures only if one is given."""
+    """Annotations of these pools (names by id); of failures only those of `instance`, if one is given."""
     items: list[Annotation] = []
     complete = True
     for kind, statement in _ROWS.items():
@@ -92,7 +92,7 @@ _MODELS = text(
 
 
 async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -> Mapping[str, Changes]:
-    """By role, from the present back; `row` is of the table pools. Nothing is known of before the pool was."""
+    """By role, from the present backwards; `row` is of the table pools. Nothing is known from before the pool."""
     values = {"pool": row.id, "since": since}
     now = {one.role: int(one.instances) for one in await connection.execute(_NOW_SERVING, values)}
     changed: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
@@ -144,7 +144,7 @@ async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -
 
 
 async def read_models(connection: AsyncConnection, pool: int, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-    """A figure of the last model of each step and router."""
+    """One figure of the last model of each step and router."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_MODELS, {**_where(pool, where), "kind": kind}):
         if row.value is not None:

@@ -1,4 +1,4 @@
-"""What series are made of: loads, latencies, refusals and moves by step of time, and what was in force."""
+"""The sources of series: loads, latencies, refusals and moves by step of time, and the values in force."""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 

@@ -136,10 +136,11 @@ class _Judging:
 
 
 async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> None:
-    """Waits for who changes the instances of these pools, and keeps others from it until this transaction ends.
+    """Waits for transactions that change the instances of these pools, and blocks others until this one ends.
 
-    Else an instance could go, and its sessions be unbound, after it was found alive and before one is bound to it. It
-    is the lock that storing a row of a pool takes anyway; taken before sessions', as by who unbinds these.
+    Otherwise an instance could go, and its sessions be unbound, after it was found alive and before a session is bound
+    to it. This is the lock that storing a row of a pool takes anyway. It is taken before the sessions' locks, as in
+    transactions that unbind sessions.
     """
     if pools:
         await connection.execute(_HOLD_POOLS, {"pools": list(pools)})

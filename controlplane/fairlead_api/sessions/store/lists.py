@@ -35,7 +35,7 @@ TOP = 10
 
 
 async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str) -> SessionsHeld:
-    """Of many sessions, those seen last are looked at."""
+    """If the instance holds many sessions, only those seen last count."""
     columns = sessions.c
     newest = RowsWithin(
         select(columns.session, columns.context_tokens, columns.bound_at, columns.last_seen_at, columns.reason, columns.migrations)
@@ -68,7 +68,7 @@ SESSION_KEYS = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
 """The order of the list."""
 
 WHOLE_KEYS = (sessions.c.pool_id, sessions.c.session)
-"""The order of the whole list, ascending: one that is busy while it is read would leave its place in the other."""
+"""The order of the whole list, ascending: in the other order, a busy session would change its place during the read."""
 
 
 class PostgresSessions:

@@ -39,7 +39,7 @@ class SessionRow:
     shared_at: datetime | None = None
     """When its name was last found to be shared by several conversations."""
     ended_at: datetime | None = None
-    """When its last holder was released, if nobody holds it."""
+    """When its last holder was released, if no instance holds it."""
     new: bool = False
     """Whether the table has no row for it yet."""
     holders: list[dict[str, Any]] = field(default_factory=list)
@@ -72,11 +72,11 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""A binding so soon after its name was found to be shared comes from a router that has not heard of it yet."""
+"""A binding this soon after its name was found to be shared comes from a router that does not know it yet."""
 
 
 def give_up(row: SessionRow, change: BindingChange) -> None:
-    """The session's name was found to be shared: nobody holds it any more."""
+    """The session's name was found to be shared: no instance holds it any more."""
     at = max(moment(change.at), row.bound_at)
     if row.held.instance is not None:
         _release(row, at)
@@ -86,7 +86,7 @@ def give_up(row: SessionRow, change: BindingChange) -> None:
 
 
 def _release(row: SessionRow, at: datetime) -> None:
-    """Its holder held it until then."""
+    """Notes that its holder held it until `at`."""
     if row.holders:
         row.holders[-1]["released_at"] = at
     else:
@@ -238,12 +238,13 @@ AT_ONCE = 20_000
 
 
 async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, instances: Collection[str] | None = None) -> None:
-    """Unbinds the pool's sessions held by these instances, or all; history says until when each was held.
+    """Unbinds the pool's sessions that these instances, or any, hold; history says until when each was held.
 
-    Routers are not told: each remembers a session's last home, and its next request tells from where it came and why.
+    Routers receive no notice: each remembers a session's last home, and the session's next request says where it came
+    from and why.
 
-    The database keeps the sessions to itself: there may be hundreds of thousands. They are locked in the order in which
-    reports lock them, which wait for the pool's row meanwhile.
+    The sessions do not leave the database: there may be hundreds of thousands. They are locked in the order in which
+    reports lock them; reports wait for the pool's row meanwhile.
     """
     if instances is not None and not instances:
         return

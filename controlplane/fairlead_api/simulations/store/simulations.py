@@ -50,7 +50,7 @@ from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 runs, requests, pools, instances = tables.simulations, tables.recorded_requests, tables.pools, tables.instances
 
 SILENCE = text("interval '15 seconds'")
-"""A runner that was not heard for so long has ended or hangs; another one may claim its simulation."""
+"""A runner that is silent for this long has ended or hangs; another one may claim its simulation."""
 MOST_ATTEMPTS = 2
 
 _AT_WORK = runs.c.state.in_([SimulationState.QUEUED, SimulationState.RUNNING])
@@ -304,7 +304,7 @@ def _done(notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:
-    """None where the engines are real, or the object's newest spec is none."""
+    """None where the engines are real, or the object's newest spec is invalid."""
     try:
         return parse_spec(spec or {}).simulated
     except InvalidInput:

@@ -120,7 +120,7 @@ def _propagate(resources: Resources, kind: ResourceKind, metadata: Object, optio
 
 
 def _mark(resources: Resources, kind: ResourceKind, item: Object, options: DeleteOptions) -> bool:
-    """Set the deletion time; return False where a deletion is under way that this one changes nothing about.
+    """Set the deletion time; return False if an earlier deletion is in progress and this one does not change it.
 
     A second deletion can only shorten the grace period of the first.
     """

@@ -19,9 +19,9 @@ NO_EXECUTE = "NoExecute"
 
 
 class Evictions:
-    """Deletes pods by the taints and the absence of their nodes; `check` is called again and again.
+    """Deletes pods because of the taints or the absence of their nodes; call `check` again and again.
 
-    What it remembers between two calls begins anew with the process, as in kube-controller-manager.
+    The process loses what it remembers between two calls when it restarts, as kube-controller-manager does.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -99,7 +99,7 @@ def _disrupted(resources: Resources, pod: Stored, reason: str, message: str) -> 
 
 
 def tolerated_seconds(tolerations: Iterable[Object], taints: Iterable[Object]) -> float | None:
-    """How long a pod may stay on a node with these taints: 0 = not at all, None = for ever."""
+    """How long a pod may stay on a node with these taints: 0 = not at all, None = without limit."""
     given = list(tolerations)
     used: list[Object] = []
     for taint in taints:

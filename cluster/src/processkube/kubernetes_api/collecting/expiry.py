@@ -13,7 +13,7 @@ _SWEEP_SECONDS = 60.0
 
 
 async def expire_events(resources: Resources) -> None:
-    """Sweep once a minute, for ever. Run it as a task; it ends when cancelled."""
+    """Sweep once a minute. Run it as a task; it ends only when cancelled."""
     while True:
         sweep(resources)
         await asyncio.sleep(_SWEEP_SECONDS)

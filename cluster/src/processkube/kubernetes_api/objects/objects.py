@@ -22,7 +22,7 @@ DEEPEST = 128
 """Levels of an object: a real server takes 10,000, but what walks through objects here is recursive."""
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
-"""Only a body with so many digits in a row can hold an integer beyond 64 bits."""
+"""Only a body with this many digits in a row can hold an integer beyond 64 bits."""
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 

@@ -104,7 +104,7 @@ def _requirement(found: re.Match[str]) -> Requirement:
 def selector_of_object(selector: Object | None) -> LabelSelector:
     """Convert a `metav1.LabelSelector` object (matchLabels, matchExpressions) to a selector.
 
-    No selector selects nothing, an empty one everything. Raises nothing: a term with an operator that is none, which an
+    No selector selects nothing, an empty one everything. Raises nothing: a term with an unknown operator, which an
     object in an old state folder may have, matches nothing.
     """
     if selector is None:

@@ -1,7 +1,7 @@
 """Decodes objects of built-in kinds the way Go decodes into structs.
 
-Wrong types are refused, nulls and unknown members are dropped, quantities written as numbers become text, and times are
-written anew, in UTC.
+It refuses wrong types, drops nulls and unknown members, turns quantities written as numbers into text, and rewrites
+times in UTC.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _SERVICE_ACCOUNT, _AUTHENTICATED, _MASTERS = "system:serviceaccount:", "system:a
 
 
 def acting_account(request: web.Request, account: Account, accounts: Accounts, rbac: Rbac) -> Account:
-    """Whom a request counts as. Raises Forbidden for who may not impersonate that user or those groups."""
+    """The account that a request acts for. Raises Forbidden if it may not impersonate that user or those groups."""
     username, groups = request.headers.get("Impersonate-User", ""), tuple(request.headers.getall("Impersonate-Group", []))
     if not username:
         if groups:

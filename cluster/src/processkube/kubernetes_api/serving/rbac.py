@@ -39,7 +39,7 @@ class Wish:
 
 
 class Rbac:
-    """Asks the roles and bindings in the store, at each question anew."""
+    """Answers every question from the roles and bindings in the store; it caches nothing."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -20,7 +20,7 @@ from processkube.private_files import write_private
 
 SERVICE_ACCOUNTS = "serviceaccounts"
 API_AUDIENCE = "https://kubernetes.default.svc"
-"""Whom a token is for that names nobody: this server. Its own accounts' tokens are for nobody else."""
+"""The audience of a token that names none: this server. The tokens of its own accounts have no other audience."""
 
 Authenticated = tuple[Account, tuple[str, ...]]
 """An account, and for which of the audiences asked about its token is."""

@@ -1,4 +1,4 @@
-"""Reads YAML as the real server does: what is JSON as JSON, and the rest as sigs.k8s.io/yaml makes JSON of it.
+"""Reads YAML as the real server does: JSON as JSON, and other text as sigs.k8s.io/yaml converts it to JSON.
 
 Plain scalars follow `resolve` of go-yaml 2, which kubectl and the server have: YAML 1.1 in the main.
 """
@@ -65,7 +65,7 @@ _Loader.add_constructor(f"{_TAG}bool", lambda _loader, node: _BOOLEANS.get(node.
 
 
 def read_yaml(body: bytes) -> Any:
-    """The JSON value of a body. Raises ValueError for what is none."""
+    """The JSON value of a body. Raises ValueError if it has none."""
     try:
         return decode(body)
     except ValueError:

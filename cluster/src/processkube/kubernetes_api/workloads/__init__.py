@@ -1,5 +1,5 @@
-"""Controllers of workloads, as kube-controller-manager has them: they make Pods of Deployments and of what else runs.
+"""Controllers of workloads, like those of kube-controller-manager: they make Pods for Deployments and other workloads.
 
 Each decides purely, from objects to writes; `controllers` follows the store and carries the writes out. It must not
-reach over HTTP. Its danger: two controllers that take back each other's writes for ever.
+use HTTP. Its danger: two controllers that undo each other's writes without end.
 """

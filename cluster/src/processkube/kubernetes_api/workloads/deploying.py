@@ -1,4 +1,4 @@
-"""The controllers of Deployments and ReplicaSets: they read what these own, and write what is decided."""
+"""The controllers of Deployments and ReplicaSets: they read the owned objects, and write the decisions."""
 
 from __future__ import annotations
 

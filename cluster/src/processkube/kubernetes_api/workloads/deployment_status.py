@@ -39,7 +39,7 @@ def has_deadline(deployment: Object) -> bool:
 
 
 def note_pause(deployment: Object, now: datetime) -> None:
-    """Say in the status that the rollout pauses, or that it goes on: its deadline begins anew then."""
+    """Say in the status that the rollout pauses, or that it resumes, which restarts its deadline."""
     before = condition_in(deployment["status"].get("conditions", []), PROGRESSING)
     if not has_deadline(deployment) or (before and before["reason"] == _TIMED_OUT):
         return

@@ -55,9 +55,10 @@ class Writer:
                 return item
 
     def write_for(self, owner: Object, writes: Iterable[Create | Delete]) -> str:
-        """Create and delete an owner's objects and tell of each; return why the first refused one was, or nothing.
+        """Create and delete an owner's objects and record an event for each; return the reason of the first refusal.
 
-        After a refused write, those that follow are left for the next look.
+        Writes that follow a refused one wait for the next look. Without a refusal, or with one because the namespace
+        is ending, the reason is empty.
         """
         for write in writes:
             doing, done = ("Create", "Created") if isinstance(write, Create) else ("Delete", "Deleted")

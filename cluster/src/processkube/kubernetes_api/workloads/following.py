@@ -1,4 +1,4 @@
-"""What the controllers of workloads share: who controls which objects, and whom a change concerns."""
+"""Shared by the controllers of workloads: which owner controls which objects, and which owners a change concerns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REVISIONS, CLAIMS = "controllerrevisions.apps", "persistentvolumeclaims"
 
 
 class Refused(Exception):
-    """A write was refused, and the object's status tells why; look again later."""
+    """A write was refused, and the object's status says why; look again later."""
 
 
 class Controller(Protocol):
@@ -43,7 +43,7 @@ class Controller(Protocol):
 
 
 class Controlled:
-    """Objects by the uid of their controller. `note` must be told every change."""
+    """Objects by the uid of their controller. `note` must receive every change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -153,7 +153,7 @@ class _Look:
     def _pause_ends(self) -> datetime | None:
         """When the next pod may come: 10 s after the last failure, and twice as long with each more since a success.
 
-        It goes by the pods that are there, which stay until the Job is deleted.
+        It counts the present pods, which stay until the Job is deleted.
         """
         ended = sorted((_ended_at(pod, self.now), outcome) for pod in self.pods if (outcome := _outcome_of(pod)))
         failures = 0

@@ -37,7 +37,7 @@ def ready_since(pod: Object) -> datetime | None:
 
 
 def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:
-    """Whether a pod has been ready for so long."""
+    """Whether a pod has been ready for `min_ready_seconds`."""
     if not is_ready(pod):
         return False
     since = ready_since(pod)

@@ -64,7 +64,7 @@ class WorkQueue(Generic[Item]):
 
     def _defer(self, item: Item, moment: datetime) -> None:
         if item in self._due and self._due[item] <= moment:
-            return  # it is looked at before, which tells anew when to look again
+            return  # an earlier look decides again when the next one is
         self._due[item] = moment
         self._added += 1
         heapq.heappush(self._later, (moment, self._added, item))

@@ -27,7 +27,7 @@ class Revisions:
 
 
 def revisions_of(stateful_set: Object, known: Sequence[Object]) -> Revisions:
-    """Find or make the revision of the template. One that was there before is numbered anew: a rollback."""
+    """Find or make the revision of the template. A rollback gives an earlier revision the next number."""
     known = sorted(known, key=lambda one: one["revision"])
     following = 1 + (known[-1]["revision"] if known else 0)
     data = {"spec": {"template": {**copy_of(stateful_set["spec"]["template"]), "$patch": "replace"}}}

@@ -13,7 +13,7 @@ from processkube.kubernetes_api.workloads.owners import reference_to
 from processkube.kubernetes_api.workloads.templates import POD_TEMPLATE_HASH, hash_of, same_template
 
 NEVER = 2**31 - 1
-"""A deadline or a limit that is none."""
+"""A deadline or a limit that never applies."""
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MOST = "deployment.kubernetes.io/max-replicas"
@@ -76,7 +76,7 @@ def of_template(deployment: Object, replica_sets: Iterable[Object]) -> Object | 
 
 
 def revision_of(replica_set: Object) -> int:
-    """The ReplicaSet's number; 0 for one without a number, or whose annotation is none."""
+    """The ReplicaSet's number; 0 if its annotation is missing or not a number."""
     text = at_path(replica_set, "metadata", "annotations", default={}).get(REVISION, "0")
     return int(text) if text.isdecimal() else 0
 

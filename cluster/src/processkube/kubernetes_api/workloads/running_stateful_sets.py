@@ -66,7 +66,7 @@ class StatefulSets:
         return list(claimed.items)
 
     def _carry_out(self, stateful_set: Object, write: Write) -> None:
-        """Make a write; tell of pods and claims that come and go, also when they are refused."""
+        """Make a write; record events of pods and claims that come and go, and of refusals."""
         kind = write.item["kind"] if isinstance(write, Create | Delete) else ""
         if kind not in {"Pod", "PersistentVolumeClaim"}:
             self._writer.write(write)

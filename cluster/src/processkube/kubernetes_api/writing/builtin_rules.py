@@ -146,7 +146,7 @@ def _claim_faults(item: Object, old: Object | None) -> list[Cause]:
 
 
 def _fixed_claim(claim: Object) -> Object:
-    """What of a claim's spec no update may change; here no volume is ever named."""
+    """The part of a claim's spec that no update may change; here no volume is ever named."""
     return {name: value for name, value in claim.get("spec", {}).items() if name not in {"resources", "volumeAttributesClassName"}}
 
 

@@ -146,7 +146,7 @@ def _plain_number(value: int | str) -> int:
 
 
 def _fixed_part(stateful_set: Object) -> Object:
-    """What of a StatefulSet's spec no update may change."""
+    """The part of a StatefulSet's spec that no update may change."""
     return {name: value for name, value in stateful_set.get("spec", {}).items() if name not in _MUTABLE_OF_STATEFUL_SETS}
 
 
