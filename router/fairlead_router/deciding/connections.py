@@ -9,20 +9,20 @@ from typing import cast
 from fairlead_router.deciding.frames import LARGEST_FRAME, LARGEST_GREETING, Body, Frame, FrameError, FrameReader, encode
 
 SILENCE_SECONDS = 1.5
-"""A router not heard for so long is taken for gone."""
+"""A router that stays silent for longer counts as gone."""
 STALE_SHARE = 0.8
-"""After this share of it, what is asked is not heard any more: it may have waited while this process was suspended, and
-its router has gone on alone. To decide for it now would decide twice.
+"""After this share of it, a frame ends the connection unread: it may have waited while this process was suspended, and
+the router that asked has gone on alone. To decide for it now would decide twice.
 """
 GREETING_SECONDS = 2.0
-"""Who has not proven by then who it is, is not waited for, however often it says something."""
+"""A router that has not proven its identity by then is dropped, however often it sends something."""
 MOST_UNSENT_BYTES = 16 * 1024 * 1024
-"""A router that reads so much too slowly is taken for gone too."""
+"""A router that leaves more than this unread counts as gone too."""
 
 
 class RouterConnection(asyncio.Protocol):
-    """`heard` is given each frame and `ended` told once, after which nothing is heard. With `hears_stale` that does not
-    depend on how long nothing came before.
+    """Calls `heard` with each frame and `ended` once, after which it hears nothing. With `hears_stale` it hears frames
+    after any silence.
     """
 
     def __init__(

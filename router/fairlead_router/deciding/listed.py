@@ -21,8 +21,8 @@ from fairlead_router.deciding.frames import PROTOCOL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A router and where it listens. Who asks and who is asked show each other that they know its `secret`, which each
-    process makes anew; it never goes over that connection.
+    """A router and where it listens. The asking and the asked router prove to each other that they know its `secret`.
+    Each process makes a new one, and it never crosses that connection.
     """
 
     router: str
@@ -38,7 +38,9 @@ class Listed:
 
 
 class Directory(Protocol):
-    """A place where routers make themselves known. It may be behind: who is listed may be gone, or be another."""
+    """A place where routers make themselves known. It may be behind: a listed router may be gone, or another may have
+    its address.
+    """
 
     def enter(self, own: Listed) -> None:
         """Make this router known, again if it was forgotten. Raises OSError."""
@@ -55,7 +57,9 @@ _decoder = msgspec.json.Decoder(Listed)
 
 
 class Folder:
-    """The files of all routers. One that was killed leaves its file, which says where nobody answers, or a stranger."""
+    """The files of all routers. A killed router leaves its file, whose address answers no more or belongs to a
+    stranger.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -97,7 +101,7 @@ class Folder:
 
 
 class ToldRouters:
-    """Reports take `own` along, and their receipts bring the list."""
+    """Reports send `own`, and their receipts bring the list."""
 
     def __init__(self) -> None:
         self.own: AskAddress | None = None
@@ -113,11 +117,11 @@ class ToldRouters:
         self.own = None
 
     def listed(self) -> dict[str, Listed]:
-        """All live routers that can be asked, as the API told last."""
+        """All live routers that can be asked, as the API last reported them."""
         return dict(self._listed)
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """A receipt told of all live routers that can be asked."""
+        """A receipt listed all live routers that can be asked."""
         self._listed = {
             router: Listed(router=router, host=one.host, port=one.port, secret=one.secret, protocol=one.protocol)
             for router, one in told.items()
