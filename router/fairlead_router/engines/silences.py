@@ -1,5 +1,5 @@
-"""Engines that answer nothing at all, or make no progress, by which one that hangs is told from one that computes for
-long.
+"""Engines that answer nothing at all, or make no progress. This separates an engine that hangs from one that computes
+for long.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 SILENT_SECONDS = 30.0
-"""An engine that told its metrics before, and answers nothing for so long, is not waited for."""
+"""An engine that has served its metrics before, and then answers nothing for this long, is not waited for."""
 
 
 class Stall(NamedTuple):
@@ -23,13 +23,14 @@ class Stall(NamedTuple):
     """None: all that it has."""
 
     def concerns(self, rank: int | None) -> bool:
-        """Whether what was sent to this rank waits for what is stalled; None: nobody knows which rank has it."""
+        """Whether requests at this rank wait for what is stalled; None: nobody knows which rank has them."""
         return self.ranks is None or rank in self.ranks
 
 
 class Silences:
-    """Since when each engine has answered nothing, by address: neither about its metrics, which a working engine tells
-    while it computes, nor anything of a request; how many requests it says that it runs; and which engines are stalled.
+    """By address: since when each engine has answered nothing, how many requests it says that it runs, and whether it
+    is stalled. An engine answers if it serves its metrics, which a working engine does while it computes, or sends
+    anything of a request.
 
     Times are those of `awake`, which stands still while this process does.
     """
@@ -46,7 +47,7 @@ class Silences:
         return self._since.get(address, math.inf)
 
     def is_silent(self, address: str, seconds: float) -> bool:
-        """Whether it has answered nothing for so long, or for `SILENT_SECONDS` if it has told its metrics before."""
+        """Whether it has answered nothing for `seconds`, or for `SILENT_SECONDS` if it has ever served its metrics."""
         limit = min(seconds, SILENT_SECONDS) if address in self._running else seconds
         return self.awake() - self.since(address) >= limit
 

@@ -69,7 +69,7 @@ class UpstreamPool:
         stack.append(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        """A connection closed by itself; drop it if it was idle."""
+        """A connection ended without our closing it; drop it if it was idle."""
         stack = self._idle.get(connection.address)
         if stack is not None and not connection.busy and connection in stack:
             stack.remove(connection)
