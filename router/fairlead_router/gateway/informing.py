@@ -137,7 +137,7 @@ class Informing:
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
-    """One per pool and instance: a pool that was made anew under its name comes before the one it was."""
+    """One per pool and instance. Where a pool was deleted and created again under its name, the new one comes first."""
     found: dict[tuple[str, str], InstanceReading] = {}
     for pool in pools:
         name = str(pool.key)

@@ -1,8 +1,9 @@
-"""Asking an engine for the tokens of a prompt, and checking its answer against what else it says of the request.
+"""Asks an engine for the tokens of a prompt, and checks its answer against what else it says of the request.
 
-The router asks for the tokens of what it made of a request. Whether the engine makes the same of it, vLLM tells in two
-ways: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) gives the request's own token ids, and
-`POST /v1/messages/count_tokens` their number. What they do not confirm is not learnt.
+The router asks for the tokens of its own rendering of a request. vLLM shows in two ways whether the engine renders it
+the same: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) gives the request's own token ids, and
+`POST /v1/messages/count_tokens` their number. The ids of the renderer count. Without it, the router drops renderings
+with another number of tokens, and keeps tokens only if the rest agree or the first is known to be the engine's.
 """
 
 from __future__ import annotations

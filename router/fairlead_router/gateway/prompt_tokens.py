@@ -34,8 +34,8 @@ AT_ONCE = 4
 """Questions to the engines of one pool; more prompts are left unknown."""
 
 MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
-"""After so many requests in a row of which an engine made other tokens, nothing is asked for those of their path for so
-long.
+"""When engines dispute this many requests of a path in a row (they made other tokens), questions for that path pause
+for this long.
 """
 
 logger = logging.getLogger(__name__)
@@ -43,14 +43,14 @@ logger = logging.getLogger(__name__)
 
 @value
 class RoutedPrompt:
-    """What routing is told of a prompt."""
+    """A prompt's tokens as routing sees them."""
 
     prompt_tokens: int
     engine_blocks: tuple[int, ...] = ()
 
 
 class _Asking:
-    """What is asked of one pool's engines."""
+    """The state of questions to one pool's engines."""
 
     __slots__ = ("disputed_until", "disputes", "known", "rendering", "rendering_seen", "tasks")
 
@@ -103,7 +103,7 @@ class PromptTokens:
         return _routed(found, prompt.size, estimated_tokens, caches.block_tokens, asking.known.tail_tokens)
 
     def asks(self, pool: Pool) -> int:
-        """How many prompts of a pool engines are being asked for."""
+        """How many questions about a pool's prompts are in flight."""
         return len(self._of_pool(pool).tasks)
 
     def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:
@@ -161,7 +161,9 @@ class PromptTokens:
 
 
 def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
-    """Whether the pool's engines render the request as `question` says. Of SGLang only what has one way is known."""
+    """Whether the pool's engines render the request as `question` says. For SGLang, only requests with one way to
+    render are known.
+    """
     if pool.table.engine.type != "sglang" or path == COMPLETIONS:
         return True
     given = any(document.get(field) is not None for field in ("reasoning_effort", "documents"))
@@ -169,7 +171,9 @@ def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
 
 
 def _routed(found: KnownBeginning, size: int, estimated_tokens: int, block_tokens: int, tail_tokens: int) -> RoutedPrompt:
-    """A prompt known in part has, for the rest, as many tokens a byte as its beginning, and what ends every prompt."""
+    """For the unknown rest of a prompt, assumes the tokens per byte of its beginning, plus the tokens that end every
+    prompt.
+    """
     if found is NOTHING_KNOWN or not found.tokens:
         return RoutedPrompt(prompt_tokens=estimated_tokens)
     tokens = found.tokens if found.whole or not found.size else round(size * found.tokens / found.size) + max(1, tail_tokens)
