@@ -71,13 +71,13 @@ class InstanceEvents:
         return self._wrong_size
 
     def check(self) -> None:
-        """Ask again for replays that do not come, and judge anew; done about once a second."""
+        """Ask again for overdue replays, and judge the sources again; runs about once a second."""
         for one in self.subscriptions:
             one.check_replay()
         self._judge()
 
     def close(self) -> None:
-        """Follow it no more; the pool forgets what it told."""
+        """Stop following it; the pool forgets its events."""
         for one in self.subscriptions:
             one.close()
             self._caches.index.drop(one.source)

@@ -92,7 +92,7 @@ MOST_CHUNKS = 200_000
 """Some 50 MB of text; those not used for longest are forgotten."""
 
 UNSURE_TOKENS = 8
-"""So many tokens before the end of a chunk may be cut otherwise when another text follows."""
+"""This many tokens before the end of a chunk may be cut otherwise when another text follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class PromptText:
     cache_salt: str | None = None
     adapter: str | None = None
     tool_bytes: int = 0
-    """Of what is rendered besides them: the tools' declarations."""
+    """Rendered besides the texts: the tools' declarations."""
 
     @property
     def size(self) -> int:
@@ -133,7 +133,7 @@ class _Chunk:
     blocks: tuple[int, ...]
     """Keys of the blocks that end in it."""
     tokens: int
-    """Of the prompt, up to its end."""
+    """The prompt's tokens up to the end of this chunk."""
 
 
 class KnownPrompts:
@@ -143,10 +143,11 @@ class KnownPrompts:
         self.block_tokens = block_tokens
         self._most = max(1, most_chunks // 2)
         self._young: dict[int, _Chunk] = {}
-        """Used or learnt since the other half became old."""
+        """Chunks used or added since the other half became old."""
         self._old: dict[int, _Chunk] = {}
         self.tail_tokens = 0
-        """What the template last wrote behind the last text: the end of a message, the beginning of the answer."""
+        """Tokens that the template last wrote behind the last text: the end of a message, the beginning of the answer.
+        """
 
     def __len__(self) -> int:
         """Chunks kept."""
@@ -170,9 +171,10 @@ class KnownPrompts:
         return KnownBeginning(blocks=tuple(blocks), tokens=tokens, size=size) if tokens else NOTHING_KNOWN
 
     def learn(self, prompt: PromptText, token_ids: Sequence[int], token_strings: Sequence[str]) -> bool:
-        """Keep the prompt's blocks. False if its tokens' strings do not fit its texts; then only all of it is known.
+        """Keep the prompt's blocks. False if its tokens' strings do not fit its texts; then only the whole prompt is
+        known.
 
-        Raises OverflowError or TypeError for a token id that is none.
+        Raises OverflowError or TypeError for an invalid token id.
         """
         keys = block_keys(token_ids, self.block_tokens, lora_name=prompt.adapter, cache_salt=prompt.cache_salt)
         found = aligned(prompt.texts, token_strings) if len(token_strings) == len(token_ids) else None

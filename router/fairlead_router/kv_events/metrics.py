@@ -19,7 +19,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
 
 
 class Belief:
-    """What was believed to be cached of prompts, against what their engine counted."""
+    """How many prompt tokens the router believed to be cached, against the engine's own count."""
 
     __slots__ = ("difference_tokens", "exact", "predicted_tokens", "reported_tokens", "requests")
 
@@ -29,7 +29,7 @@ class Belief:
         self.predicted_tokens = 0
         self.reported_tokens = 0
         self.difference_tokens = 0
-        """Of each request by itself, without sign."""
+        """The sum over requests of the absolute difference."""
 
     def compare(self, predicted_tokens: int, reported_tokens: int) -> None:
         """One more request."""

@@ -73,7 +73,8 @@ class Subscription:
             can_replay=told.replay_endpoint is not None, most_waiting=MOST_BATCHES_WAITING
         )
         self._heard_out = False
-        """Whether a replay has ended since the connection stood: an engine that told nothing then holds nothing."""
+        """Whether a replay has ended since the connection was made: an engine that sent nothing by then holds nothing.
+        """
         self._unapplied: deque[WireBatch | object] = deque()
         self._replay: Socket | None = None
         self._replay_due = 0.0
@@ -114,7 +115,7 @@ class Subscription:
         return not self._closed
 
     def check_replay(self) -> None:
-        """Ask again for a replay that does not come; done about once a second."""
+        """Ask again for an overdue replay; runs about once a second."""
         if self._replay is None or self._now() < self._replay_due:
             return
         if self._tries < MOST_TRIES or not self._tracker.waiting:
@@ -128,7 +129,7 @@ class Subscription:
         self._changed()
 
     def close(self) -> None:
-        """Close its sockets; the index keeps what the source told until it is dropped there."""
+        """Close its sockets; the index keeps the source's events until the source is dropped there."""
         if self._closed:
             return
         self._closed = True
