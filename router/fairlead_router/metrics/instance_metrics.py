@@ -1,4 +1,4 @@
-"""Metrics by instance: what this router has sent it, and what its engine told last."""
+"""Metrics by instance: what this router has sent to it, and what its engine last reported."""
 
 from __future__ import annotations
 

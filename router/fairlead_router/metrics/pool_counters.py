@@ -130,7 +130,7 @@ class PoolCounters:
                 pass
 
     def plausible(self, tokens: int | None) -> int | None:
-        """The tokens that an engine told; None, and counted, where that cannot be."""
+        """The token count that an engine reported; None, and counted, where it is impossible."""
         if tokens is None or 0 <= tokens <= MOST_TOKENS:
             return tokens
         self.implausible_usages += 1
@@ -142,9 +142,9 @@ class PoolCounters:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count how far what was believed of the instance's cache is from what its engine found there.
+        """Count how far the router's belief about the instance's cache is from what its engine found there.
 
-        Not of a prompt that another instance computed or sent: then the engine counts what it was given as cached.
+        It skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"
