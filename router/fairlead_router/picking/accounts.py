@@ -1,4 +1,4 @@
-"""What a pool is told of a request that was picked for: how its response goes, who served it, and how it ended.
+"""Reports a picked request's progress to its pool: how its response goes, which engine served it, and how it ended.
 
 An account is settled exactly once, by `ended` or `abandoned`. The proxy does not say why a stream ends early: a client
 that went away and an engine that was lost in the middle of its answer both count as cancelled.
@@ -53,7 +53,7 @@ class Account(Protocol):
 
 
 class NoAccount:
-    """A request of which no pool was told."""
+    """A request that no pool knows of."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """Nothing is changed."""
@@ -203,7 +203,7 @@ class RoutedAccount:
         self.pool.account.cancel(self.ticket, now)
 
     def _is_answer(self) -> bool:
-        """Whether what came after a status of success is an answer; of a path that is not the gateway's, whether it is
+        """Whether the body after a status of success is an answer. For a path that is not the gateway's: whether it is
         no error.
         """
         if self._reader is not None:
@@ -282,7 +282,7 @@ class DirectAccount:
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
-        """See `Account`. A failure that its status told stays one."""
+        """See `Account`. A failure that its status reported stays one."""
         self._leave(now)
         if self._outcome == "failed":
             self._tries.over(now)

@@ -66,7 +66,7 @@ class TooLarge(NamedTuple):
 
 
 class ResponseBegan(NamedTuple):
-    """The client is being answered, by the endpoint `served` if the proxy told."""
+    """The client's response has begun, from the endpoint `served` if the proxy reported it."""
 
     headers: HeaderList
     served: str | None
@@ -129,7 +129,7 @@ class Exchange:
         return self._hear_request(message)
 
     def damaged(self) -> Sequence[Action]:
-        """What came is no message of the protocol."""
+        """The received bytes are no message of the protocol."""
         return self._violated("not a ProcessingRequest")
 
     def half_closed(self) -> Sequence[Action]:

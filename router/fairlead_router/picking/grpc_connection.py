@@ -47,7 +47,7 @@ class GrpcConnection(asyncio.Protocol):
         self._blocks = HeaderBlocks(LARGEST_HEADERS)
         self._streams: dict[int, GrpcStream] = {}
         self._last_stream = 0
-        """The highest that may be served, as a GOAWAY tells it."""
+        """The highest that may be served, as a GOAWAY reports it."""
         self._highest_stream = 0
         """The highest that the peer began. After a GOAWAY it may begin more until it has read that."""
         self._send_window = http2.DEFAULT_WINDOW
@@ -56,7 +56,9 @@ class GrpcConnection(asyncio.Protocol):
         self._unacknowledged = 0
         self._window_changes = 0
         self._has_room = False
-        """Whether the streams may send more than before: they are told after all that came, not after each frame."""
+        """Whether the streams may send more than before. They are notified after all received frames, not after each
+        one.
+        """
         self._paused = False
         self._leaving = False
         self._impatience: asyncio.TimerHandle | None = None

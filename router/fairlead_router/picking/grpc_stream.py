@@ -22,14 +22,14 @@ RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 
 
 
 class Listener(Protocol):
-    """Who handles a stream."""
+    """The handler of a stream."""
 
     def message(self, payload: bytes) -> None:
         """A message of the peer."""
 
     def keeps(self, size: int) -> bool:
-        """Whether so many bytes of a message may be kept until the rest of it comes; told each time that they change,
-        the last time 0.
+        """Whether `size` bytes of a message may be kept until the rest of it arrives. Called each time that the size
+        changes, at last with 0.
         """
 
     def half_closed(self) -> None:
@@ -56,7 +56,7 @@ class Connection(Protocol):
 
 
 Opener = Callable[["GrpcStream"], Listener | None]
-"""Who handles a new stream; None when nobody knows its path."""
+"""The handler of a new stream; None when nobody knows its path."""
 
 
 class GrpcStream:
@@ -77,7 +77,7 @@ class GrpcStream:
         self._buffer = bytearray()
         """The beginning of a message, which may come in a great many frames."""
         self._kept = 0
-        """Its size, as the listener was told last."""
+        """Its size, as last reported to the listener."""
         self._sent: Callable[[], None] | None = None
         """Called when nothing waits any more."""
         self._unacknowledged = 0

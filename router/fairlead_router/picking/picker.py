@@ -1,4 +1,4 @@
-"""The endpoint picker: the pool of each request of a proxy, the choice of its scheduler, and what came of it."""
+"""The endpoint picker: the pool of each request of a proxy, the choice of its scheduler, and the outcome."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class Picker:
         key: GatewayKey | None,
         opens: Opens,
     ) -> None:
-        """Place a request whose engine is told nothing of its body's codings. Raises BadRequest."""
+        """Decode the body and place the request: its engine gets the body without codings. Raises BadRequest."""
         largest = self._most_bytes if endpoint.handling is Handling.UPLOAD else (self._settings.max_body_bytes, BODY_LIMIT)
         size = len(asked.body)
         try:

@@ -87,7 +87,7 @@ class PickerServer:
             self._idle.set()
 
     def sweep(self) -> None:
-        """Called a few times a second: ends what takes too long, tells those who watch, looks at the certificate."""
+        """Runs a few times a second: ends what takes too long, notifies health watchers, looks at the certificate."""
         now = self._now()
         if self._tls is not None:
             self._tls.look(now)
@@ -97,7 +97,7 @@ class PickerServer:
             health.look()
 
     async def drain(self, seconds: float) -> None:
-        """Take no more streams; wait for those under way, at most so long."""
+        """Take no more streams; wait for the open ones, at most this many seconds."""
         for server in self._servers:
             server.close()
         for connection in tuple(self._connections):

@@ -74,7 +74,7 @@ class PickerStream:
         self._guarded(lambda: self._exchange.hear(came) if self._has_room(came) else ())
 
     def _has_room(self, came: Incoming | None) -> bool:
-        """Whether what came can be kept; else its request is refused."""
+        """Whether the message can be kept; otherwise its request is refused."""
         if not isinstance(came, BodyCame) or came.side is not Side.REQUEST or self._exchange.stage is not Stage.READING:
             return True
         if self._asked.memory.take(len(came.piece)):
@@ -83,8 +83,8 @@ class PickerStream:
         return False
 
     def keeps(self, size: int) -> bool:
-        """Whether so many bytes of a message can be kept until the rest of it comes. Answers under way are not broken
-        off because requests take the memory, as long as their pieces are of a usual size.
+        """Whether `size` bytes of a message can be kept until the rest of it arrives. A response in progress is not
+        broken off because requests take the memory, as long as its pieces have a usual size.
         """
         share = self._arriving
         if size <= share.held:
