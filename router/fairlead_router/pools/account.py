@@ -31,16 +31,16 @@ DECLINED = "declined"
 """How an instance failed a request that it refused (4xx) and another one was asked for."""
 
 KEEP_REPORTING_SECONDS = 3.0
-"""A router that decides for itself again has told of its requests by then."""
+"""A router that decides for itself again has reported its requests by then."""
 
 logger = logging.getLogger(__name__)
 
 
 class PoolAccount:
-    """The requests of one pool. Others read its fields, and change them by its methods alone.
+    """The requests of one pool. Other modules read its fields, and change them by its methods alone.
 
-    After a ticket has ended the scheduler hears no more of its request, so ending it twice is harmless. `recount` is
-    called when a finished request taught another size of tokens.
+    After a ticket has ended, the scheduler hears no more of its request, so ending it twice is harmless. `recount` is
+    called when a finished request changed the learned size of tokens.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class PoolAccount:
         self._recount = recount
         self.tickets: dict[str, Ticket] = {}
         self.traffic = TrafficRecording(recorded_share)
-        """What came here, as simulations need it."""
+        """The pool's traffic, as simulations need it."""
         self.settling = Settling(self._counters, self.traffic)
         self.direct: dict[str, int] = {}
         """Requests in flight to each instance that did not go through the scheduler; an instance without one is left
@@ -76,19 +76,19 @@ class PoolAccount:
         self.asking_routers = 0
         """Routers that ask this one for their requests."""
         self.is_decided_elsewhere = False
-        """Whether another router decides; then its reports have the pool's requests."""
+        """Whether another router decides; then that router reports the pool's requests."""
         self._kept_rows = KeptRows()
         """Requests in flight when another router began to report them, or some of them."""
         self._waiting_room = WaitingRoom(scheduler.held)
         """Requests for the least loaded instance, while there is none."""
         self._used_at = now
-        """When the pool last had a request, at least; what was before this process is not known to be idle."""
+        """When the pool last had a request, at the latest: the time before this process does not count as idle."""
         self._ticked_at = 0.0
         self._told_at = 0.0
-        """When the scheduler was last told of the tokens of all streams."""
+        """When the scheduler last got the token counts of all streams."""
 
     def take(self, table: RoutingTable, classes: PriorityClasses, sizes: TokenSizes) -> None:
-        """Go by this table from now on."""
+        """Use this table from now on."""
         self._classes = classes
         self._token_sizes = sizes
         self._waiting_room.take(table)
@@ -369,9 +369,9 @@ class PoolAccount:
 
 
 class KeptRows:
-    """What was in flight to each instance of one pool; to be forgotten at `until`.
+    """The requests in flight to each instance of one pool, until `until`.
 
-    Without it an instance that drains would be taken for one without requests, while neither router tells of them.
+    Without them a draining instance would seem to have no requests while neither router reports them.
     """
 
     __slots__ = ("_rows", "until")
@@ -389,7 +389,7 @@ class KeptRows:
         self.until = now + KEEP_REPORTING_SECONDS
 
     def add_to(self, rows: dict[str, InstanceInFlight]) -> None:
-        """Tell of what is kept where `rows` tell of less."""
+        """Raise `rows` to the kept counts where they report fewer."""
         for row in self._rows.values():
             known = rows.get(row.instance, row)
             rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))

@@ -1,8 +1,8 @@
-"""Judges by what engines show of their steps whether they make progress (`routing.knowledge.progress`), and lets the
-router act on it: a stalled engine gets nothing that another can take, what waits for it goes elsewhere, and the control
-API hears of it.
+"""Judges from engines' step metrics whether they make progress (`routing.knowledge.progress`), and lets the router act
+on it. A stalled engine gets nothing that another can take, its waiting requests go elsewhere, and the control API
+learns about it.
 
-Each data-parallel rank of an engine is judged by itself, and left alone while the others go on.
+Each data-parallel rank of an engine is judged separately, and left alone while the others go on.
 """
 
 from __future__ import annotations

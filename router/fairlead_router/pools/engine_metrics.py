@@ -82,8 +82,8 @@ class EngineScraper:
                 task.result()
 
     async def read_doubted(self) -> None:
-        """Read the lists of the engines that refused a name; done every DOUBTED_SECONDS. Of each at most once in
-        SCRAPE_SECONDS.
+        """Read the model lists of the engines that refused a name; runs every DOUBTED_SECONDS. Reads each at most once
+        in SCRAPE_SECONDS.
         """
         doubted = [(pool, name, pool.addresses[name]) for pool in self._pools.all() for name in pool.choice.names.doubted]
         if doubted:

@@ -77,9 +77,9 @@ class InstanceChoice:
         self.names.listed(instance, models, (*self._declared, *aliases), asked_at)
 
     def serving(self, name: str, among: tuple[str, ...] | None, now: float) -> tuple[str, ...] | None:
-        """Of the instances `among` (None = all), those that may be sent a request for this name; the same as `among`
-        where none is known to lack it, or all that accept are. Where prefill and decode are divided it is looked at
-        when the request is sent.
+        """The instances `among` these (None = all) that may be sent a request for this name. Returns `among` unchanged
+        if none is known to lack it, or if all that accept requests are. Where prefill and decode are divided, the check
+        happens when the request is sent.
         """
         lacking = self.names.lacking(name, now) if self.names.missing else ()
         if not lacking or self._divides:
@@ -94,8 +94,8 @@ class InstanceChoice:
         return None if self._accepting.issubset(lacking) else found
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """The accepting instances that are taken to lack the name though their lists do not say so: they are to be
-        asked before anybody is told that there is no such model.
+        """The accepting instances that are believed to lack the name though their lists do not say so. They must be
+        asked before a client hears that there is no such model.
         """
         return self._accepting.intersection(self.names.only_doubted(name, now))
 

@@ -82,7 +82,7 @@ class GatewayKeys:
         self.use = KeyUseCounts()
 
     def know_routers(self, count: int, now: float) -> None:
-        """Share limits with the other live routers; `count` is all of them, as the API told last."""
+        """Share limits with the other live routers; `count` is all of them, as the API last reported."""
         if max(1, count) != self._routers:
             self._routers = max(1, count)
             for key in self._by_digest.values():

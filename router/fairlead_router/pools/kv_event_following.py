@@ -1,7 +1,7 @@
-"""Which instances of which pools send KV events, and where: engines are asked for it, and followed where they tell.
+"""Finds the instances that send KV events, by asking their engines, and follows those that name a source.
 
-An engine that has no such path, or tells no source, costs one request now and then. Nothing of this can make a request
-fail: without events a router goes by what it sent itself.
+An engine that has no such path, or names no source, costs one request now and then. Nothing here can make a request
+fail: without events a router uses the history of its own requests.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Followed:
     has_published: bool = False
     events: InstanceEvents | None = None
     complaint: str = ""
-    """What is wrong with its answer or its blocks; told in the log once."""
+    """What is wrong with its answer or its blocks; logged once."""
 
 
 class KvEventFollower:

@@ -69,14 +69,14 @@ class PoolTraining:
         self._ask_at: dict[str, float] = {}
         """When to ask for a shared model again, by pool without one."""
         self._told: dict[str, LearningReport] = {}
-        """What was learnt when a model was last told, by pool."""
+        """The policy's report when its model was last shared, by pool."""
         self._counters = metrics.training
         metrics.learning_reports = self.reports
         self._models: dict[str, tuple[LearnsOnline, Model]] = {}
-        """The policy of each pool that was last given a model, and that."""
+        """By pool: the policy that last got a model, and that model."""
 
     async def train(self) -> None:
-        """Look once at what was learnt; done every TRAIN_SECONDS."""
+        """Look once at each learning policy; runs every TRAIN_SECONDS."""
         learning = [(pool, policy) for pool in self._pools.all() if (policy := pool.scheduler.learns_online) is not None]
         for pool, policy in learning:
             self._hand_on(pool, policy)
@@ -90,7 +90,7 @@ class PoolTraining:
                 del by_pool[gone]
 
     def reports(self) -> dict[str, LearningReport]:
-        """What each pool's policy has learnt, by pool."""
+        """The report of each pool's learning policy, by pool."""
         policies = ((str(pool.key), pool.scheduler.learns_online) for pool in self._pools.all())
         return {name: policy.learning() for name, policy in policies if policy is not None}
 
@@ -112,7 +112,7 @@ class PoolTraining:
             logger.info("shared model in use", extra={"pool": name, "version": outcome.answer.version})
 
     async def _share(self, pool: Pool, before: LearningReport, model: Model, content: bytes) -> None:
-        """Keep the model where other routers find it, with what became of the one before; not when the API is away."""
+        """Keep the model where other routers find it, with the results of the one before; not when the API is away."""
         name = str(pool.key)
         told = self._told.get(name)
         self._told[name] = before
@@ -124,7 +124,7 @@ class PoolTraining:
             logger.warning("model not kept by the control API", extra={"pool": name, "error": outcome.problem})
 
     def _hand_on(self, pool: Pool, policy: LearnsOnline) -> None:
-        """A policy that was built anew, because a parameter changed, goes on with the model of the one before."""
+        """A policy that was rebuilt because a parameter changed continues with the model of the one before."""
         known = self._models.get(str(pool.key))
         if known is not None and known[0] is not policy:
             self._adopt(pool, policy, known[1])

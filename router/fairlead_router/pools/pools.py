@@ -58,10 +58,10 @@ class Pools:
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
         self._tells_at: dict[str, float] = {}
-        """By pool: from when on a failure is logged again."""
+        """By pool: when its failures may be logged again."""
         self._routers = 1
         self.routers_told_at: float | None = None
-        """When the API told how many live routers there are; None while that is assumed."""
+        """When the API reported how many live routers there are; None while the number is assumed."""
         self._kept_sessions: dict[str, dict[str, float]] = {}
         """By pool: sessions all of whose decisions are kept, and until when."""
 
@@ -81,8 +81,8 @@ class Pools:
         return (*self._by_key.values(), *self._retiring)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Requests to report, a row per pool and instance: of a pool that was made anew under its name, also those of
-        the one before.
+        """Requests to report, a row per pool and instance. Where a pool was deleted and created again under its name,
+        its rows include the requests of the old one.
         """
         rows: dict[tuple[PoolKey, str], InstanceInFlight] = {}
         for pool in self.living():
@@ -152,29 +152,31 @@ class Pools:
                 self._by_model.setdefault(name, []).append(pool)
 
     def know_routers(self, count: int) -> None:
-        """Tell schedulers how many live routers there are, as the API told last. While it is away that number holds."""
+        """Give schedulers the number of live routers that the API last reported. The number holds while the API is
+        away.
+        """
         self.routers_told_at = self._clock()
         self.assume_routers(count)
 
     @property
     def routers(self) -> int:
-        """How many live routers are gone by, this one among them."""
+        """How many live routers schedulers count with, this one among them."""
         return self._routers
 
     def assume_routers(self, count: int) -> None:
-        """Let schedulers go by so many live routers until the API tells: as many as before a restart."""
+        """Let schedulers assume this many live routers until the API reports: as many as before a restart."""
         self._routers = self._metrics.live_routers = max(1, count)
         for pool in self.living():
             pool.scheduler.know_routers(self._routers)
 
     def know_others(self, share: OthersShare) -> None:
-        """Tell a pool's scheduler what the other routers told of it. One of an unknown pool is ignored."""
+        """Pass the other routers' reports of a pool to its scheduler. Ignores an unknown pool."""
         pool = self.get(share.pool)
         if pool is not None:
             pool.scheduler.know_others(share, self._clock())
 
     def shares(self) -> tuple[PoolShare, ...]:
-        """What to tell other routers of the pools for which this one decides by itself beside others."""
+        """What to report to other routers about the pools for which this one decides alone beside others."""
         now = self._clock()
         found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
         return tuple(share for share in found if share is not None)

@@ -76,8 +76,8 @@ class ServedNames:
         return [one for one, missing in self.missing.get(name, _NOWHERE).items() if missing.expires < math.inf]
 
     def listed(self, instance: str, listed: Collection[str], declared: Collection[str], asked_at: float) -> None:
-        """It told its models, when it was asked at `asked_at`. An engine that lists nothing is believed to serve
-        all.
+        """The instance listed its models when it was asked at `asked_at`. An engine that lists nothing is believed to
+        serve all.
         """
         self.doubted.discard(instance)
         for name in declared if listed else ():

@@ -38,7 +38,7 @@ class Served(NamedTuple):
 
 
 class Ended(Protocol):
-    """A request that has ended, with what its engine told of it."""
+    """A request that has ended, with its engine's report of it."""
 
     @property
     def request(self) -> RoutingRequest: ...
@@ -102,7 +102,7 @@ class TrafficRecording:
         self._block_ids = BlockIds()
 
     def ended(self, one: Ended) -> None:
-        """A request ended. It is read when it is taken, since its tokens are told a moment later."""
+        """A request ended. It is read only when it is taken, since its token counts arrive a moment later."""
         if self._share <= 0:
             return
         if len(self._ended) < MOST_ENDED:
@@ -152,7 +152,7 @@ def recorded_requests(
 
 
 def _cached(usage: Usage | None, served: Served | None) -> int | None:
-    """What the engine told of the prompt, or else what its router believed."""
+    """The prompt's cached tokens as its engine reported them, or else as its router believed."""
     if usage is not None and usage.cached_tokens is not None:
         return usage.cached_tokens
     return None if served is None else served.hit_tokens
