@@ -24,10 +24,10 @@ EVENT_BYTES = 256 * 1024
 """Most bytes of an event that are held until it is complete; of a larger one the small fields are read as it passes."""
 
 _CHOICE_WITHIN = 4096
-"""An event with a choice has it within so many bytes; until then it may be one that has only counts."""
+"""An event with a choice has it within this many bytes; until then it may be one that has only counts."""
 
 _RELEARNED = 64
-"""How often the shape of events is learnt again; streams whose every event differs are decoded."""
+"""How often the shape of events is derived again; streams whose every event differs are decoded."""
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -311,7 +311,7 @@ def _parse(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def _decoded(data: bytes) -> Any:
-    """The JSON value of an event; None where it is none."""
+    """The JSON value of an event; None where it is not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -1,8 +1,8 @@
 """Whether a document with a status of success holds an answer at all, in any protocol.
 
 A document without content is an answer if it says why it ended: after `max_tokens: 0`, or of a response that is made in
-the background. It is none if the field for the answer is there and empty, or if no field could hold one. What is not
-known here is taken for an answer: engines have forms of their own.
+the background. It is empty if the field for the answer is there and empty, or if no field could hold one. An unknown
+form counts as an answer: engines have forms of their own.
 
 Sources: the response models of vLLM 0.32 (`entrypoints/openai`, `anthropic`, `pooling`), OpenAI's and Anthropic's
 references.

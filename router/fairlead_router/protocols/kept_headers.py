@@ -1,4 +1,4 @@
-"""The headers by which a client asks for the decision of its request to be kept, and hears of it."""
+"""The headers by which a client asks the router to keep its request's decision, and gets the result."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from fairlead_router.protocols.canonical_json import canonical_json
 BYTES_PER_TOKEN = 4
 
 IMAGE_TOKENS = 1024
-"""Of an image whose size is unknown, as one that the engine fetches."""
+"""Tokens of an image whose size is unknown, such as one that the engine fetches."""
 PIXELS_PER_TOKEN = 28 * 28
 """Qwen's vision models make a token of as many pixels (14 x 14 patches, four to a token); Pixtral and InternVL of 256
 to 784, Claude of 750."""
@@ -94,7 +94,7 @@ def _tokens(modality: str, data: str) -> int:
 
 
 def _decoded(data: str, letters: int) -> bytes:
-    """The beginning of base64 data; nothing if it is none."""
+    """The beginning of base64 data; nothing if it is not base64."""
     try:
         return b64decode(data[: letters - letters % 4] if len(data) > letters else data)
     except ValueError:

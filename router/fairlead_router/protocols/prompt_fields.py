@@ -3,7 +3,7 @@
 `RENDERS`: the engine makes tokens of it, or makes other tokens because of it; its bytes are in the canonical prompt at
 the place where templates put it. `ROOTS`: no tokens, but no block of the cache is shared with a request that has
 another value, or every token may be another one. `ROUTES`: the router reads it for something else than the prompt.
-`IGNORED`: it decides how the answer is made and told. The fields are those of vLLM 0.32.0 and SGLang 0.5.23; a test
+`IGNORED`: it decides how the answer is made and reported. The fields are those of vLLM 0.32.0 and SGLang 0.5.23; a test
 holds the table to recorded lists of both, and the key to the table.
 """
 

@@ -165,13 +165,13 @@ SYSTEM_HEADERS = frozenset(
         b"x-worker-instance-id", b"x-prefill-instance-id", b"x-prefill-dp-rank", b"x-dynamo-routing-mode",
     }
 )  # fmt: skip
-"""What only the system may say to an engine, whoever sends the request on: this router or a proxy."""
+"""What only the system may say to an engine, whether this router or a proxy sends the request on."""
 
 _LONGEST_ID = 256
 
 
 def is_shown_id(request_id: str) -> bool:
-    """Whether a client's id of a request is told back to it: one that is short and printable."""
+    """Whether the answer repeats a client's id of a request: one that is short and printable."""
     return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
 
 

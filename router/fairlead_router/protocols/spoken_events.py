@@ -30,7 +30,9 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a status of success is none. `status` is the engine's own code for it, 0 where it has none."""
+    """Why an answer with a status of success is not an answer. `status` is the engine's own code for it, 0 where it has
+    none.
+    """
 
     message: str
     status: int = 0
