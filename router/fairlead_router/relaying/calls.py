@@ -107,7 +107,7 @@ class Call:
         """The account of a routed call."""
 
     def client_gone(self) -> None:
-        """The client closed its connection: stop whatever is being waited for."""
+        """The client closed its connection: stop all waiting for it."""
         self.gone = True
         if self.task is not None:
             self.task.cancel()
@@ -121,7 +121,7 @@ class Call:
 
 class Calls:
     """All calls of this router. `now` is the router's clock in Unix seconds; request ids begin with `prefix`. `moved`
-    hears of the engines from which tokens have come.
+    is called with the addresses of engines that produced tokens.
 
     A client's time runs by `now`, the silence of an engine by the clock of `silences`.
     """
@@ -156,17 +156,17 @@ class Calls:
         return call
 
     def seconds_left(self, call: Call) -> float:
-        """Of its total time; 0 when that is over."""
+        """What is left of its total time; 0 when that is over."""
         return max(0.0, call.deadline - self._now())
 
     def enter(self, call: Call) -> None:
-        """The call is under way."""
+        """The call has begun."""
         self._calls.add(call)
         self._idle.clear()
 
     def leave(self, call: Call) -> None:
         """The call ended: forget it and drop its connection, if it still has one. A client that leaves now interrupts
-        nothing any more.
+        nothing.
         """
         self._calls.discard(call)
         call.task = None
@@ -194,11 +194,11 @@ class Calls:
             self._silences.heard(call.connection.address)
 
     def sweep(self) -> None:
-        """Called a few times a second: ends what exceeds its first-byte, idle or total time, and what is at an engine
-        that hangs.
+        """Runs a few times a second: ends calls that exceed their first-byte, idle or total time, and calls at an
+        engine that hangs.
 
-        An answer that is not streamed begins when all of it is computed, so that its first byte has the total time; but
-        no answer is awaited longer of an engine that is silent to everything, or that makes no progress.
+        An answer that is not streamed begins when all of it is computed, so its first byte may take the total time. But
+        a call stops waiting for an engine that is silent to everything, or that makes no progress.
         """
         now, awake = self._now(), self._silences.awake()
         longest_ago = awake - self._timeouts.first_byte
@@ -227,8 +227,8 @@ class Calls:
             self._moved(moved)
 
     def _hangs(self, call: Call, connection: UpstreamConnection) -> bool:
-        """Whether its engine is stalled and should not be waited for: it has begun the answer and brings nothing more,
-        or has not and another one can.
+        """Whether its engine is stalled and should not be waited for: it has begun the answer and sends nothing more,
+        or has not begun and another engine can.
         """
         stall = self._silences.stalls.get(connection.address)
         if stall is None or not stall.concerns(_rank(call, connection.address)):
@@ -241,7 +241,7 @@ class Calls:
 
     def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float, moved: set[str]) -> None:
         """End an answer that is silent for too long. An engine that says it computes may hold pieces back, as it does
-        with a tool's arguments until they can be parsed; whether that is true shows its progress.
+        with a tool's arguments until they can be parsed; its progress shows whether it does compute.
         """
         if connection.received != call.received or connection.paused:
             call.received = connection.received
@@ -260,7 +260,7 @@ class Calls:
         return len(self._calls)
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no call is under way, at most `seconds`; whether that came true."""
+        """Wait until no call is in progress, at most `seconds`; returns whether that happened."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()

@@ -230,7 +230,7 @@ class DirectRelay:
     async def _pass_on(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, later: LaterAnswer | None
     ) -> UpstreamFailure | None:
-        """Give the client the answer. Returns the failure that broke it off, which the client hears of as well as its
+        """Give the client the answer. Returns the failure that broke it off; the client learns of it as well as its
         protocol allows.
         """
         headers = _answer_headers(pool, instance, connection)

@@ -83,7 +83,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def blocks_of(answer: bytes) -> bytes | None:
-    """The answer's `kv_transfer_params` as JSON; None when the engine tells of no blocks."""
+    """The answer's `kv_transfer_params` as JSON; None when the engine names no blocks."""
     try:
         blocks = bytes(_ANSWER.decode(answer).kv_transfer_params)
     except msgspec.DecodeError:

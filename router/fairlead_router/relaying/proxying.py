@@ -35,7 +35,7 @@ from fairlead_router.relaying.sending import Sender, bodiless_headers, passed_he
 from fairlead_router.relaying.usage_asking import UsageAsking
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
-"""Most bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as it comes.
+"""Most bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as it arrives.
 
 While it is held, the loss of its engine can still be reported by the status.
 """
@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 
 
 class Exchange:
-    """One attempt at a routed request: the call at `instance`, whose answer goes to `client` and whose end goes into
-    `pool`'s account by `ticket`. Of a divided request it is what the decode instance answers.
+    """One attempt at a routed request: the call at `instance`. Its answer goes to `client`, its end into `pool`'s
+    account by `ticket`. For a divided request it is the answer of the decode instance.
     """
 
     __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
@@ -76,7 +76,7 @@ class Exchange:
 
     @property
     def is_stream(self) -> bool:
-        """Whether its client, who asked for a stream, gets one: an engine may also answer with one document."""
+        """Whether its client, which asked for a stream, gets one: an engine may also answer with one document."""
         if self.connection.status >= 400:
             return False
         for name, value in self.connection.headers:

@@ -45,11 +45,13 @@ class Sender:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: where it is
-        a rank, the engine is told which.
+        """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: if it is a
+        rank, a header gives the engine its number.
 
-        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. It tells so
-        at once; what is lost later was computed for, and may have been what the engine died of.
+        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. A closed
+        connection shows at once. If a request is lost later, the engine had begun to compute it, and may have died of
+        it.
+
         `credentials` says whether the engine gets the client's credentials, which the call has if it `carried` them
         here. Raises UpstreamFailure, also for a status that blames the engine and not the request.
         """
@@ -113,7 +115,7 @@ def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, crede
 
 
 def failure_of_answer(connection: UpstreamConnection, kind: str, message: str, status: int = 0) -> UpstreamFailure:
-    """An engine's failure that its answer tells."""
+    """An engine's failure that its answer reports."""
     return UpstreamFailure(kind, message, status, retry_after_seconds=retry_after(connection.headers), headers=bodiless_headers(connection))
 
 
