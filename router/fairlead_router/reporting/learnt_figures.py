@@ -80,7 +80,7 @@ def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigu
 
 
 def _cache_sizes(pool: Pool, parts: int) -> Iterator[LearntFigure]:
-    """What the engine with the smallest KV cache told; it is asked again and again, so it is of now."""
+    """The smallest KV cache that an engine reported. Engines are asked again and again, so the figure is current."""
     sizes = pool.engines.told_cache_sizes
     if sizes:
         told = LearntFigure(
@@ -131,8 +131,8 @@ def known_caches(
     readings: Mapping[tuple[str, str], Sequence[EventReading]],
     beliefs: Mapping[tuple[str, str], Belief],
 ) -> Iterator[KnownCache]:
-    """Of those instances of the pool that publish events or have told of cached tokens. `beliefs` go by instance and by
-    what they came from.
+    """The caches of the pool's instances that publish events or have reported cached tokens. `beliefs` are keyed by
+    instance and by their basis.
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())
