@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 SHARE_OF_MEMORY = 0.25
-"""Of the process's memory, for bodies as they came; what is made of them while they are read is as much again."""
+"""The share of the process's memory for bodies as received. Decoding and reading them takes as much again."""
 
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 

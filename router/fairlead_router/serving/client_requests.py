@@ -246,7 +246,7 @@ class ClientRequest:
         self._held += size
 
     def let_go(self, size: int) -> None:
-        """Of what is held, `size` bytes are not needed any more."""
+        """Release `size` bytes of what is held."""
         self._release(min(size, self._held))
 
     def completed(self) -> None:
