@@ -33,7 +33,7 @@ class MoveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetEffect:
-    """What came of a move: `value` in one number with its direction, `told` from which numbers, `level` its colour."""
+    """The effect of a move: `value` is one number with direction, `told` the numbers behind it, `level` its colour."""
 
     value: str
     told: str

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 AT_ONCE = 2
-"""Most renderings for open pages under way."""
+"""Most renderings for open pages at a time."""
 PATIENCE_SECONDS = 0.3
 """Longest that such a rendering waits for those who open pages, so that pages stay as live as they say."""
 
 
 class Turns:
-    """Work that goes `first` begins at once; what comes `after` waits a little until none of that is under way."""
+    """Work in `first` begins at once; work in `after` waits a little until no `first` work runs."""
 
     def __init__(self) -> None:
         self._first = 0

@@ -83,8 +83,8 @@ async def answer(site: Site, request: Request, error: ClientError) -> Response:
 
 
 async def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> Response:
-    """An error page, inside the site's navigation for who is signed in; or the bare problem
-    document where a program asked.
+    """An error page, inside the site's navigation for people who are signed in; or the bare problem document where a
+    program asked.
     """
     if wants_data(request):
         return Response(msgspec.json.encode(problem), problem.status, media_type="application/problem+json")

@@ -1,4 +1,4 @@
-"""`/`: what hurts with the plan that helps, all pools worst first, and what came over the range."""
+"""`/`: what hurts with the plan that helps, all pools worst first, and the traffic over the range."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence

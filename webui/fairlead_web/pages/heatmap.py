@@ -287,7 +287,7 @@ async def as_csv(visit: Visit) -> Response:
 
 
 def _alone(visit: Visit) -> Asked:
-    """What is asked, not compared: files hold the numbers of the range."""
+    """The request without its comparison: files hold the numbers of the range."""
     return replace(asked_of(visit), compare=None)
 
 
@@ -297,7 +297,7 @@ def several_roles(heatmap: Heatmap) -> bool:
 
 
 def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[HeatmapRow, str, float]]:
-    """The rows that hurt most: row, peak as text, bar length 0-100. Of a metric of which little hurts, the lowest."""
+    """The rows that hurt most: row, peak as text, bar length 0-100. Where low values hurt, the lowest rows."""
     low, peaks = heatmap.metric == LOW_HURTS, _peaks(heatmap, extremes)
     peaks.sort(key=lambda item: (item[0] if low else -item[0], item[1].instance))
     top = heatmap.maximum if low else peaks[0][0] if peaks else 0.0

@@ -75,7 +75,7 @@ class InstancePage(Context):
     pool: str
     detail: InstanceDetail
     shown: ShownInstance | None
-    """Of the instance over the range."""
+    """The instance's figures over the range."""
     passing: frozenset[str]
     """Conditions of the engine that come and go."""
     caches: list[CacheRow]

@@ -69,7 +69,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def apply(visit: Visit) -> Response:
-    """Applies the open plans of the page, each once; what is refused is told beside its pool."""
+    """Applies the open plans of the page, each once; a refusal is shown beside its pool."""
     form = await visit.form()
     wanted, reason = _mode(str(form.get("to", ""))), str(form.get("reason", "")).strip()
     ids = _ids(str(form.get("plans", "")))

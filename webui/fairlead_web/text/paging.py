@@ -23,7 +23,7 @@ class Taken(Generic[Item]):
     total: int | None
 
     def cut_words(self, noun: str) -> str:
-        """What of the list was taken in, as "the first 200 of 260 pools"; empty where it is whole."""
+        """Which part of the list is shown, as "the first 200 of 260 pools"; empty where it is whole."""
         of = "" if self.total is None else f"of {self.total:,} "
         return f"the first {len(self.items):,} {of}{noun}" if self.cut else ""
 
