@@ -1,8 +1,8 @@
-"""Which blocks of its engine's a prompt has: what is known of its tokens, and the asking for what is not.
+"""Finds a prompt's blocks, as its engine cuts them: by the tokens that are known, and by asking an engine for the rest.
 
-Only pools whose engines send KV events have a use for it. Nothing waits for it: a request is routed by what is known
-when it comes, and by the router's own history for the rest. The engine's own tokenizer is asked meanwhile, so that the
-next prompt that begins like this one is known.
+Only pools whose engines send KV events need this. No request waits for it: routing uses the tokens that are known when
+a request arrives, and the router's own history for the rest. Meanwhile the engine's own tokenizer is asked, so that the
+next prompt with this beginning is known.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS
 from fairlead_router.pools.pool import Pool
 
 KNOWN_ENOUGH = 0.95
-"""A prompt of which this share is known is not asked for. llm-d's prefix store takes 0.8; but an agent adds little with
-each turn, so that what its engine holds would soon be known a fifth too low.
+"""A prompt is not asked for if this share of it is known. llm-d's prefix store takes 0.8; but an agent adds little with
+each turn, so the known part of what its engine holds would soon be a fifth too low.
 """
 
 AT_ONCE = 4
-"""Questions to the engines of one pool; more prompts are left unknown."""
+"""Most questions in flight to the engines of one pool; further prompts stay unknown."""
 
 MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
 """When engines dispute this many requests of a path in a row (they made other tokens), questions for that path pause
@@ -59,11 +59,11 @@ class _Asking:
         self.tasks: dict[PromptText, asyncio.Task[None]] = {}
         self.rendering = RENDERINGS[0]
         self.rendering_seen = False
-        """Whether the engines were seen to render by it; else it is the usual one."""
+        """Whether the engines were seen to render this way; otherwise it is only the usual way."""
         self.disputes: Counter[str] = Counter()
-        """In a row, by path."""
+        """Disputes in a row, by path."""
         self.disputed_until: dict[str, float] = {}
-        """By path, in Unix seconds."""
+        """Until when a path is not asked about, in Unix seconds."""
 
     def dispute(self, path: str, now: float) -> None:
         """Note that an engine made other tokens of a request."""
@@ -81,8 +81,8 @@ class PromptTokens:
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
     def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
-        """What is known now of the prompt of a request for the model or an `adapter`. Asks an engine for the rest, and
-        does not wait for it.
+        """The tokens that are known now of a prompt, for the model or an `adapter`. Asks an engine for the rest,
+        without waiting for the answer.
         """
         caches = pool.scheduler.caches
         if not caches.heard or not caches.block_tokens:

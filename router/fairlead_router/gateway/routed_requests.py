@@ -41,17 +41,17 @@ from fairlead_router.relaying.response_holders import previous_response
 from fairlead_router.serving.bodies import header_value
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Fields that make a prompt longer or shorter by what is not in its bytes."""
+"""Fields that lengthen or shorten a prompt by parts that are not in its bytes."""
 _MAY_HIDE = _UNSEEN | {"truncation"}
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
-"""By the kinds of a prompt."""
+"""Suffixes by a prompt's kinds."""
 
 Document = Mapping[str, Any]
 
 
 class PromptSize(NamedTuple):
-    """`counted_bytes` are what the prompt's tokens are counted from."""
+    """`counted_bytes` are the bytes from which the prompt's tokens are counted."""
 
     kind: str
     counted_bytes: int
@@ -59,7 +59,7 @@ class PromptSize(NamedTuple):
 
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
-    """What the tokens of a request's prompt are counted from."""
+    """The size from which the tokens of a request's prompt are counted."""
     length = len(prompt.text)
     if _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
@@ -86,12 +86,12 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """What a client may use: what its key opens; everything for nobody, who got in because no key is required."""
+    """The pools that a client may use: those that its key opens, or all for a client that got in without a key."""
     return every if key is None else key.opens
 
 
 def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Whether the answer may be made in the background, to be asked for later; engines take 1 and "true" for true."""
+    """Whether the answer may be made in the background, for a later request; engines take 1 and "true" for true."""
     return endpoint.dialect is Dialect.RESPONSES and bool(parsed.document.get("background"))
 
 
