@@ -1,4 +1,4 @@
-"""What a router counts of each pool. Counting on the request path is plain arithmetic on these objects."""
+"""The router's counters for each pool. Counting on the request path is plain arithmetic on these objects."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class PoolCounters:
         self.unfetched = 0
         self.unkept_decisions = 0
         self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
-        """By instance, and by what the belief came from: `events` or `history`."""
+        """By instance, and by the basis of the belief: `events`, `expected` or `history`."""
         self.known_prompts: Counter[str] = Counter()
         """Requests to a pool with KV events, by how much of the prompt's tokens was known."""
         self.tokenizing: Counter[str] = Counter()
@@ -116,7 +116,7 @@ class PoolCounters:
         self.queued = Distribution()
 
     def count_end(self, outcome: Outcome) -> None:
-        """A request ended so. Refusals are counted by their reasons (`refused`)."""
+        """Count a request's end. Refusals are counted by their reasons (`refused`)."""
         match outcome:
             case Outcome.SERVED:
                 self.served += 1
