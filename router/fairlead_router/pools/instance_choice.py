@@ -1,4 +1,4 @@
-"""Which instances of a pool may be sent a request, by what is known of the names they serve; and which of them is the
+"""Which instances of a pool may get a request, by the names that they are known to serve; and which of them is the
 least loaded, for requests that go past the scheduler.
 """
 
@@ -15,7 +15,7 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Refusals of one pool that are tried elsewhere, beside those for a name."""
+"""Most refusals of one pool that are tried elsewhere at once, besides those for a name."""
 
 
 class OpinionBudget:
@@ -38,7 +38,7 @@ class OpinionBudget:
         return True
 
     def give_back(self) -> None:
-        """It was worth asking."""
+        """The second opinion was worth asking for."""
         self.left = min(OPINIONS_AT_ONCE, self.left + 1.0)
 
 
@@ -54,10 +54,10 @@ class InstanceChoice:
         self.names = ServedNames()
         self.opinions = OpinionBudget()
         self.circuits = SideCircuits()
-        """Of requests past the scheduler."""
+        """Circuits of requests that go past the scheduler."""
 
     def take(self, table: RoutingTable) -> None:
-        """Go by a newer table. What is known of an engine is forgotten when another one takes its place."""
+        """Use a newer table. What is known of an engine is forgotten when another one takes its place."""
         addresses = {entry.id: entry.address for entry in table.instances}
         same = [instance for instance, address in addresses.items() if self._addresses.get(instance) == address]
         self._addresses = addresses

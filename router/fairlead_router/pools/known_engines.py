@@ -38,9 +38,9 @@ class KnownEngines:
         self.pages: dict[str, EnginePage] = {}
         """What each engine's metrics said last."""
         self.lives: dict[str, EngineProgress] = {}
-        """By target: how the work of each engine, or of each of its ranks, goes on."""
+        """By target: the progress of each engine, or of each of its ranks."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
-        """By instance: where it differs from the spec, in words."""
+        """By instance: its troubles, in words, such as a difference from the pool's spec."""
         self.cache_tokens: int | None = None
         """The size of KV caches that routing uses, where engines reported theirs: the smallest. For an engine with
         several data-parallel ranks, the size of one rank counts.
@@ -81,7 +81,9 @@ class KnownEngines:
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
-        """How the target's work goes on; of a new one nothing is known, and its steps take `least_seconds` at least."""
+        """The progress of the target's work. Nothing is known of a new target, and its steps take `least_seconds` at
+        least.
+        """
         found = self.lives.get(target)
         if found is None:
             found = self.lives[target] = EngineProgress(least_seconds)
@@ -101,24 +103,24 @@ class KnownEngines:
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
-        """The ranks of each of these instances that has several."""
+        """The ranks of those of these instances that have several."""
         found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
         return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
 
     def target(self, instance: str, address: str, name: int | None) -> str:
-        """The target that the rank is which the engine at this address calls so; None: the instance as a whole."""
+        """The target for the rank that the engine at this address calls `name`; None: the instance as a whole."""
         seen = self._ranks.get((instance, address))
         return target_of(instance, None if seen is None or name is None else seen.rank(name))
 
     def figures(self, instance: str, address: str, page: EnginePage) -> Mapping[str, EngineFigures]:
-        """What the page of the engine at this address says of its targets."""
+        """The figures of the engine's metrics page, by target."""
         seen = self._ranks.get((instance, address))
         if seen is None or not seen.ranks:
             return {instance: page}
         return {target_of(instance, rank): one for rank, one in self.rank_figures(instance, address, page).items()}
 
     def rank_figures(self, instance: str, address: str, page: EnginePage) -> Mapping[int, EngineFigures]:
-        """What it says of its ranks, if it is known to have several."""
+        """The page's figures by rank, if the engine is known to have several."""
         seen = self._ranks.get((instance, address))
         ranks = () if seen is None else ((seen.rank(name), one) for name, one in page.ranks.items())
         return {rank: one for rank, one in ranks if rank is not None}
@@ -150,7 +152,7 @@ class KnownEngines:
             self.troubles[instance].pop(trouble, None)
 
     def troubled(self) -> tuple[TroubledEngine, ...]:
-        """All differences from the spec, by instance."""
+        """All troubles of the pool's engines, by instance."""
         return tuple(
             TroubledEngine(
                 pool=self._pool,
@@ -165,7 +167,7 @@ class KnownEngines:
         )
 
     def lives_of(self, instance: str) -> Mapping[int | None, EngineProgress]:
-        """How the work of an instance's engine goes on, by rank; None is the rank of one that has no others."""
+        """The progress of an instance's engine, by rank; the key is None for an engine without ranks."""
         return {rank_of(target): life for target, life in sorted(self.lives.items()) if instance_of(target) == instance}
 
     def _stalled_ranks(self, instance: str) -> tuple[int, ...]:
@@ -180,8 +182,8 @@ class KnownEngines:
 
 
 class RecalledEngines:
-    """The newest of all that was recalled, of one instance. Every table given has the pool's instances, and its token
-    is the one that is counted by now.
+    """The newest of all recalled figures, of one instance. Every table given has the pool's instances, and counts
+    tokens by the current size.
     """
 
     __slots__ = ("_memory",)

@@ -120,7 +120,7 @@ class Pool:
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
-        """The targets that the instance is: its ranks where it is known to have several, else the instance itself."""
+        """The instance's targets: its ranks where it is known to have several, else the instance itself."""
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
@@ -206,7 +206,7 @@ class Pool:
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:
-        """The name by which engines know what a client asked for."""
+        """The engines' name for what a client asked for."""
         model = self.table.model
         if asked is None or asked == model:
             return model

@@ -1,6 +1,7 @@
-"""Pools whose policy learns: their samples go to the trainer, its models come back and are swapped in whole.
+"""Training for pools whose policy learns: their samples go to the trainer, and its models replace the old ones as a
+whole.
 
-Nothing of this can make a request fail or wait: without a trainer the model in use stays, until the policy finds it too
+Nothing here can make a request fail or wait: without a trainer the model in use stays, until the policy finds it too
 old and asks its heuristic.
 """
 
@@ -26,10 +27,10 @@ from fairlead_router.training.trainer import Trainer, TrainerLost
 
 TRAIN_SECONDS = 1.0
 ASK_SECONDS = 30.0
-"""A pool without a model asks for a shared one so often."""
+"""A pool without a model asks for a shared one this often."""
 
 LESSON_SAMPLES = 100
-"""A lesson has at least so many."""
+"""The fewest samples of a lesson."""
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +168,7 @@ class PoolTraining:
 
 
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:
-    """The figures of a new model, with what was seen since those `told` with the last."""
+    """The figures of a new model, with the observations since those `told` with the last one."""
     counted = {} if told is None else told.heuristic_choices
     by_heuristic = {reason.value: count - counted.get(reason, 0) for reason, count in before.heuristic_choices.items()}
     since = before.learned_choices - (0 if told is None else told.learned_choices)

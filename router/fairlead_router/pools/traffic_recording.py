@@ -26,7 +26,7 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 class Served(NamedTuple):
     """How an engine served a request: its target, when it was sent there, and the seconds until the first token and the
-    end, which are None unless that engine alone served it and its first token was seen.
+    end. The seconds are None unless that engine alone served it and its first token was seen.
     """
 
     target: str
@@ -54,8 +54,8 @@ class BlockIds:
     """The ids of prompts' blocks in one pool: of each full block of 512 tokens, the hash of the prompt's routing blocks
     up to where they cover it.
 
-    A prompt mostly goes on where its session's last one ended, or the last that began with the same block. What the two
-    have in common, which is found by bisection as routing blocks are hashes of all before them, is not hashed again.
+    A prompt mostly continues its session's last one, or the last one with the same first block. Their common part is
+    not hashed again. Bisection finds it, as each routing block is a hash of all blocks before it.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class BlockIds:
         self._kept = 0
 
     def of(self, salt: bytes, request: RoutingRequest, block_tokens: int) -> tuple[int, ...]:
-        """The ids of a request's prompt, keyed with the salt, whose routing blocks have so many tokens."""
+        """The ids of a request's prompt, keyed with the salt; its routing blocks have `block_tokens` tokens each."""
         if self._facts != (salt, block_tokens):
             self._facts = (salt, block_tokens)
             self._prompts.clear()
