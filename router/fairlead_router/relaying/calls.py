@@ -19,7 +19,7 @@ from fairlead_router.settings import Timeouts
 STALLED_CLIENT_SECONDS = 5.0
 """Seconds after the total time that a client has for reading the end; then its connection is dropped."""
 JUST_SENT_SECONDS = 1.0
-"""An engine that closed a connection while it was idle tells so within this time after something is sent on it."""
+"""If an engine closed an idle connection, that shows within this time after something is sent on it."""
 
 
 class Client(Protocol):
@@ -36,36 +36,36 @@ class Client(Protocol):
     def end(self, piece: bytes) -> None: ...
 
     def accompany(self, headers: list[tuple[bytes, bytes]]) -> None:
-        """Headers that its answer gets, whoever makes it."""
+        """Headers that its answer gets, from an engine or the router."""
 
     def abort(self) -> None:
-        """Drop the connection, so that nobody takes what was sent for a whole answer."""
+        """Drop the connection, so that the client does not take the sent part for a whole answer."""
 
     def on_writable(self, resume: Callable[[], None]) -> None: ...
 
 
 class Change(NamedTuple):
-    """What was changed in a body: at byte `at` the bytes `asked` stand in the place of `given`."""
+    """A change in a body: at byte `at` the bytes `asked` replaced `given`."""
 
     at: int
     given: bytes
     asked: bytes
 
     def undone(self, body: bytes) -> bytes:
-        """The body as it was, also when something was added behind the change."""
+        """The original body, also when something was added behind the change."""
         return b"".join((body[: self.at], self.given, memoryview(body)[self.at + len(self.asked) :]))
 
 
 class Leg(NamedTuple):
-    """What one of two instances is sent of a call: `head` without `host` and the closing empty line, and `body`."""
+    """The part of a call for one of two instances: `head` without `host` and the closing empty line, and `body`."""
 
     head: bytes
     body: bytes
 
 
 class Call:
-    """One client request: what is sent upstream (`head` without `host` and the closing empty line, then `body`)
-    and what is known so far.
+    """One client request: the bytes for the engine (`head` without `host` and the closing empty line, then `body`) and
+    what is known so far.
     """
 
     __slots__ = (
@@ -83,21 +83,21 @@ class Call:
         self.document: Document | None = None
         """The body decoded, if a prefill and a decode instance may compute the call together."""
         self.asks_usage: Change | None = None
-        """What in `body` asks the engine for usage, where the client did not."""
+        """The change in `body` that asks the engine for usage, where the client did not."""
         self.hides_usage = False
-        """Whether the engine was asked so: its client must not get what it did not ask for."""
+        """Whether the engine was asked for it: its client must not get what it did not ask for."""
         self.model = ""
-        """The name by which engines are asked for the model or adapter, where the call is for one."""
+        """The name by which engines know the call's model or adapter; "" for a call without one."""
         self.stream = stream
         self.dialect = dialect
         self.deadline = deadline
         self.awaited_since = 0.0
-        """When it was sent to the engine whose answer is awaited, by the clock of `Silences`; 0 = none is."""
+        """When it was sent to the engine whose answer it awaits, by the clock of `Silences`; 0 = it awaits none."""
         self.quiet_since = 0.0
         """Time of the last piece of an answer that has begun, by the same clock; 0 = it has not begun."""
         self.received = 0
         self.tokens = 0
-        """Of its answer, when it was looked at last."""
+        """The tokens of its answer at the last sweep."""
         self.connection: UpstreamConnection | None = None
         self.give_up: Callable[[float], None] | None = None
         """Ends the wait for an instance, so that the call is refused; None while it does not wait for one."""
@@ -183,7 +183,7 @@ class Calls:
             call.ticket.given = True
 
     def just_sent(self, call: Call) -> bool:
-        """Whether the request was sent so shortly ago that its engine can hardly have begun to compute."""
+        """Whether the request was sent so recently that its engine can hardly have begun to compute."""
         return self._silences.awake() - call.awaited_since < JUST_SENT_SECONDS
 
     def began(self, call: Call) -> None:
@@ -270,8 +270,8 @@ class Calls:
 
 
 def _rank(call: Call, address: str) -> int | None:
-    """The data-parallel rank at this address that has the call; None where it was sent to none, or where engines choose
-    for themselves whatever they are asked for, as vLLM and SGLang do for `/v1/responses`.
+    """The data-parallel rank at this address that has the call. None where the call names no rank, or where engines
+    ignore the named one, as vLLM and SGLang do for `/v1/responses`.
     """
     dispatch = None if call.ticket is None else call.ticket.verdict
     if not isinstance(dispatch, Dispatch) or call.dialect is Dialect.RESPONSES:

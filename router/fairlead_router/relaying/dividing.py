@@ -1,7 +1,7 @@
-"""Requests that a prefill and a decode instance compute together: which can be divided, and what each is sent.
+"""Requests that a prefill and a decode instance compute together: which can be divided, and what each instance gets.
 
 vLLM's handshake (`kv_transfer_params`): the prefill instance gets the client's request for one token, unstreamed, and
-answers where its KV blocks are; the decode instance gets the client's request as it came, with that answer.
+answers where its KV blocks are. The decode instance gets the client's request unchanged, with that answer.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from fairlead_router.relaying.calls import Client
 from fairlead_router.relaying.sending import failure_of_answer
 
 ANSWER = "answer"
-"""The kind of a failure that an engine reports in its answer, or that its answer is."""
+"""The kind of a failure that an engine reports in its answer, or of an answer without content."""
 
 HELD_BYTES = 256 * 1024
 """Most bytes of a stream's beginning that are held; then the client's answer begins without content."""

@@ -12,7 +12,7 @@ from fairlead_router.protocols.requests import RANK_HEADER, is_credential
 from fairlead_router.relaying.calls import Call, Calls, Leg
 
 # Hop-by-hop headers (RFC 9110 §7.6.1), headers that the router's server sets itself, and headers of an engine that are
-# no concern of a client. Each answer tells the request's id as the gateway knows it: an engine's own finds nothing.
+# no concern of a client. Each answer has the gateway's id of the request: an engine's own id finds nothing.
 _WITHHELD = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
@@ -22,7 +22,7 @@ _WITHHELD = frozenset(
 )  # fmt: skip
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
-"""As long as the scheduler's own refusals ask for at most."""
+"""The longest Retry-After of the scheduler's own refusals."""
 _MOST_DIGITS = 9
 
 _OUR_OWN = (b"x-fairlead-", b"access-control-")
@@ -120,7 +120,7 @@ def failure_of_answer(connection: UpstreamConnection, kind: str, message: str, s
 
 
 def bodiless_headers(connection: UpstreamConnection | None) -> Headers:
-    """What holds of the headers of an engine's answer, if it began one, though nobody gets its body."""
+    """The headers of an engine's answer that stay true without its body; empty if it began none."""
     return [] if connection is None else [header for header in _passed(connection) if not header[0].startswith(_OF_BODY)]
 
 
