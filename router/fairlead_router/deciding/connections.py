@@ -40,7 +40,7 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing has come for too long."""
+        """Whether the other has been silent for too long."""
         return self._loop.time() - self.heard_at > SILENCE_SECONDS
 
     @property
@@ -50,15 +50,15 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the other has had its time to prove who it is."""
+        """Whether the other's time to prove its identity is over."""
         return self._loop.time() - self._made_at > GREETING_SECONDS
 
     def trust(self) -> None:
-        """The other has proven who it is: it may say more."""
+        """The other has proven its identity: accept larger frames."""
         self._reader.largest = LARGEST_FRAME
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The event loop's: the connection stands."""
+        """The event loop's callback: the connection is made."""
         self._transport = cast(asyncio.Transport, transport)
         if not self.is_open:
             self._transport.abort()
@@ -67,7 +67,7 @@ class RouterConnection(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """The event loop's: bytes came."""
+        """The event loop's callback: bytes arrived."""
         if not self.is_open or (self.is_stale and not self._hears_stale):
             self.close()
             return
@@ -81,7 +81,7 @@ class RouterConnection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The event loop's: the connection is gone."""
+        """The event loop's callback: the connection is gone."""
         self.close()
 
     def say(self, pool: str, body: Body) -> None:
@@ -93,7 +93,7 @@ class RouterConnection(asyncio.Protocol):
         self._unsent.append(encode(Frame(pool, body)))
 
     def close(self) -> None:
-        """End it at once; what was not sent is lost."""
+        """End the connection at once; unsent frames are lost."""
         if not self.is_open:
             return
         self.is_open = False

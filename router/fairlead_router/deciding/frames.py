@@ -1,4 +1,4 @@
-"""What routers say to each other on the wire: four bytes of length, then MessagePack of kind, pool and body."""
+"""The messages between routers on the wire: four bytes of length, then MessagePack of kind, pool and body."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROTOCOL = 4
 """Routers with different numbers do not ask each other."""
 
 LARGEST_FRAME = 1024 * 1024
-"""No frame has more bytes."""
+"""Most bytes of a frame."""
 LARGEST_GREETING = 1024
 """The same limit for a router that has not yet proven that it may ask."""
 MOST_BLOCKS = 48 * 1024
@@ -44,7 +44,7 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first word of a router that wants to ask; `now` is its own clock's, `nonce` never said before."""
+    """The first word of a router that wants to ask; `now` is its own clock's time, `nonce` was never sent before."""
 
     protocol: int
     router: str
@@ -131,7 +131,7 @@ _inner = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
 
 class Frame(NamedTuple):
-    """A pool's `namespace/name`, or "" where it is about none, and what is said."""
+    """A pool's `namespace/name`, or "" for a frame about no pool, and the body."""
 
     pool: str
     body: Body

@@ -1,6 +1,6 @@
 """Where routers find each other: a folder on one machine, or the control API.
 
-In the folder each router has a file that only their user can read. Or each router says in its reports where it can be
+In the folder each router has a file that only their user can read. With the API, each router reports where it can be
 asked, and the API's receipts name the others; the last names hold while the API is away.
 """
 
@@ -33,7 +33,7 @@ class Listed:
 
     @property
     def is_understood(self) -> bool:
-        """Whether it speaks as this router does."""
+        """Whether it speaks this router's protocol."""
         return self.protocol == PROTOCOL
 
 
@@ -65,7 +65,7 @@ class Folder:
         self._path = path
 
     def enter(self, own: Listed) -> None:
-        """Make this router known, again if its file was taken away. Raises OSError."""
+        """Make this router known, again if its file was removed. Raises OSError."""
         path = self._file(own.router)
         if self._read(path) == own:
             return
@@ -82,7 +82,7 @@ class Folder:
             self._file(router).unlink()
 
     def listed(self) -> dict[str, Listed]:
-        """All routers by name; files of other users, and such as cannot be read or understood, are left out."""
+        """All routers by name. Leaves out files of other users, and files that cannot be read or understood."""
         found: dict[str, Listed] = {}
         for path in sorted(self._path.glob(f"*{_SUFFIX}")):
             one = self._read(path)
@@ -109,11 +109,11 @@ class ToldRouters:
         self._listed: dict[str, Listed] = {}
 
     def enter(self, own: Listed) -> None:
-        """Have this router made known with the next report."""
+        """Make this router known with the next report."""
         self.own = AskAddress(host=own.host, port=own.port, secret=own.secret, protocol=own.protocol)
 
     def leave(self, router: str) -> None:
-        """Have it forgotten with the next report."""
+        """Withdraw this router with the next report."""
         self.own = None
 
     def listed(self) -> dict[str, Listed]:

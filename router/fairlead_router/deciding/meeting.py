@@ -1,4 +1,4 @@
-"""Connections to all routers that are listed: made, made again when they fail, and let go of."""
+"""Makes connections to all listed routers, repeats failed ones, and ends those that are listed no more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_PAUSE_SECONDS = 8.0
 
 
 class _Attempt:
-    """What is done to meet a router that is not."""
+    """The attempts to connect to a router that is not connected."""
 
     def __init__(self, listed: Listed) -> None:
         self.listed = listed
@@ -44,7 +44,7 @@ class Meeting:
         return {name: other for name, other in self._others.items() if other.answers}
 
     def follow(self, listed: Mapping[str, Listed], made: Callable[[Listed], OtherRouter]) -> None:
-        """Be connected to these, and to nobody else; `made` makes the connection to one."""
+        """Connect to these routers and to no others; `made` makes the connection to one."""
         for router, known in tuple(self._others.items()):
             if listed.get(router) != known.listed:
                 known.connection.close()
