@@ -20,7 +20,7 @@ class Stall(NamedTuple):
     words: str
     avoidable: bool
     ranks: Collection[int] | None = None
-    """None: all that it has."""
+    """None: all its ranks."""
 
     def concerns(self, rank: int | None) -> bool:
         """Whether requests at this rank wait for what is stalled; None: nobody knows which rank has them."""
@@ -40,7 +40,7 @@ class Silences:
         self._since: dict[str, float] = {}
         self._running: dict[str, int] = {}
         self.stalls: dict[str, Stall] = {}
-        """What `engine_lives` found last."""
+        """The latest findings of `engine_lives`."""
 
     def since(self, address: str) -> float:
         """The time of the first question that it did not answer, infinity when it answers."""
@@ -52,15 +52,15 @@ class Silences:
         return self.awake() - self.since(address) >= limit
 
     def unanswered(self, address: str) -> None:
-        """It has not answered what was asked."""
+        """The engine has not answered a question."""
         self._since.setdefault(address, self.awake())
 
     def heard(self, address: str) -> None:
-        """It has answered something."""
+        """The engine has answered something."""
         self._since.pop(address, None)
 
     def runs(self, address: str, requests: int) -> None:
-        """By its metrics, it runs so many requests."""
+        """The number of requests that the engine runs, by its metrics."""
         self._running[address] = requests
 
     def works(self, address: str) -> bool:
@@ -68,7 +68,7 @@ class Silences:
         return address not in self._since and self._running.get(address, 0) > 0
 
     def keep(self, addresses: Collection[str]) -> None:
-        """Forget all engines but these."""
+        """Forget all other engines."""
         self._since = {address: since for address, since in self._since.items() if address in addresses}
         self._running = {address: running for address, running in self._running.items() if address in addresses}
         self.stalls = {address: stall for address, stall in self.stalls.items() if address in addresses}
