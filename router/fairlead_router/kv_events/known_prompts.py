@@ -1,9 +1,9 @@
 """The blocks of prompts whose tokens are known, found by the prompts' texts.
 
 A prompt's tokens come from its engine, later than the prompt. The next prompt that begins with the same text has the
-same tokens there, so what is kept is, for every beginning of a text in chunks of bytes, the keys of the engine's blocks
-that end in it. That a lookup costs one hash a chunk, and no tokenizing, is llm-d's idea (its prefix store); what
-differs: a beginning is one of the same model, roles and template, and all is counted in bytes.
+same tokens there. So for every beginning of a text, in chunks of bytes, this keeps the keys of the engine's blocks that
+end in it. That a lookup costs one hash a chunk, and no tokenizing, is llm-d's idea (its prefix store); what differs: a
+beginning is one of the same model, roles and template, and all is counted in bytes.
 
 Where in the texts a token ends is found by the strings that an engine gives for its tokens. A tokenizer of bytes writes
 each byte as one printable character (GPT-2's table), one of pieces writes a space as `▁` and an odd byte as `<0x0A>`;
@@ -89,7 +89,7 @@ def _plain(token_strings: Sequence[str]) -> tuple[bytes, list[int]]:
 
 CHUNK_BYTES = 256
 MOST_CHUNKS = 200_000
-"""Some 50 MB of text; those not used for longest are forgotten."""
+"""Some 50 MB of text; the least recently used are forgotten."""
 
 UNSURE_TOKENS = 8
 """This many tokens before the end of a chunk may be cut otherwise when another text follows."""
@@ -116,7 +116,7 @@ class PromptText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBeginning:
-    """How much of a prompt is known: the keys of its engine's blocks, and how many bytes and tokens that is."""
+    """The known part of a prompt: the keys of its engine's blocks, and the bytes and tokens in it."""
 
     blocks: tuple[int, ...] = ()
     tokens: int = 0
@@ -154,7 +154,7 @@ class KnownPrompts:
         return len(self._young) + len(self._old)
 
     def find(self, prompt: PromptText) -> KnownBeginning:
-        """What is known of the prompt's beginning."""
+        """The known beginning of the prompt."""
         blocks: list[int] = []
         tokens = size = 0
         leads = True

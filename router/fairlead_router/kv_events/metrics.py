@@ -1,4 +1,6 @@
-"""Metrics of KV events: how far each instance's are heard, and whether what is believed of its cache is true."""
+"""Metrics of KV events: how completely each instance's events are heard, and whether the beliefs about its cache are
+true.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -65,7 +67,7 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
 
 
 def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
-    """By pool, then by instance and by what the belief came from (`events`, `expected` or `history`)."""
+    """By pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
         "fairlead_router_cache_beliefs", "Answered requests of which the engine told how much was cached.", labels=labels
