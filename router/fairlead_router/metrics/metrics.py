@@ -38,7 +38,7 @@ class RouterMetrics(Collector):
         self.readings: list[InstanceReading] = []
         self.pool_readings: list[PoolReading] = []
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
-        """What is known of instances' KV events, by pool and instance."""
+        """The state of instances' KV events, by pool and instance."""
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
         """The reports of learning policies, by pool."""
         self.training = TrainingCounters()
