@@ -61,7 +61,7 @@ def body_too_large(limit: int, setting: str) -> BadRequest:
 
 
 def body_too_slow(seconds: float) -> BadRequest:
-    """408: the body did not come in time."""
+    """408: the body did not arrive in time."""
     return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
 
 
