@@ -209,7 +209,7 @@ class Delivery:
         return False
 
     async def _takes_others(self) -> bool:
-        """Whether the API accepts another batch than the one it fails on."""
+        """Whether the API accepts a batch other than the one that it fails on."""
         return isinstance(await self._send_state(), Taken)
 
     async def _set_aside(self, lane: Lane, batch: SpooledBatch, why: str) -> bool:
