@@ -26,7 +26,7 @@ class BodyMemory:
 
 
 class MemoryShare:
-    """What one request holds of it. It must be released when the request ends, however it does."""
+    """One request's share of it. It must be released when the request ends, in every way."""
 
     __slots__ = ("_memory", "held")
 
@@ -44,7 +44,7 @@ class MemoryShare:
         return True
 
     def release(self, size: int | None = None) -> None:
-        """Hold `size` bytes less, or nothing any more."""
+        """Hold `size` bytes less, or none at all."""
         size = self.held if size is None else min(size, self.held)
         self._memory.held -= size
         self.held -= size

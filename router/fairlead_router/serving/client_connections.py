@@ -40,10 +40,12 @@ class ConnectionLimits:
     does not read."""
     connections: int = 8192
     is_ending: Callable[[], bool] = lambda: False
-    """Whether the router stops: then each connection ends with its next answer, so that its client finds another."""
+    """Whether the router is stopping: then each connection ends with its next answer, so that its client finds another
+    router.
+    """
     refused: Counter[str] = field(default_factory=Counter)
     memory: BodyMemory = field(default_factory=lambda: BodyMemory(2**40))
-    """Of all bodies together."""
+    """The memory of all bodies together."""
     cors: Cors = field(default_factory=lambda: Cors(()))
 
 
@@ -262,7 +264,7 @@ class ClientConnection(HttpToolsProtocol):
             request.caught_up()
 
     def _overflow(self) -> None:
-        """More header bytes than allowed came: stop the parser. `send_400_response` answers."""
+        """More header bytes than allowed arrived: stop the parser. `send_400_response` answers."""
         self._too_large = True
         raise _HeadersTooLarge
 
@@ -296,7 +298,7 @@ class ClientConnection(HttpToolsProtocol):
         self._leave()
 
     def _standing(self) -> Headers:
-        """What goes with each answer to the request whose headers came last, as far as they came."""
+        """The headers for each answer to the request whose headers arrived last, as far as they arrived."""
         came: Headers = self.headers or []
         named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]
         return [*self.limits.cors.headers(came), *(named[:1] or [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])]
