@@ -1,4 +1,4 @@
-"""What a router and its trainer say to each other over pipes: each message is its length and then MessagePack."""
+"""The messages between a router and its trainer over pipes: each is its length and then MessagePack."""
 
 from struct import Struct
 
