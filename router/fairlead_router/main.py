@@ -216,7 +216,9 @@ class Router:
             logger.info("recalled from disk", extra=found)
 
     def _recall_routers(self) -> None:
-        """While the control API is away a router is not taken to be alone that was not before its restart."""
+        """Recall the number of routers: a router that was not alone before its restart does not count itself alone
+        while the control API is away.
+        """
         kept = self.cache.load_routers()
         if kept is not None:
             self.pools.assume_routers(kept.live)
