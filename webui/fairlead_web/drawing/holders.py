@@ -60,7 +60,7 @@ def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int
 
 
 def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: datetime) -> str:
-    """How many held it, who the longest, why it moved, and for how long nobody did. It has had `ever` homes."""
+    """How many instances held it, which the longest, why it moved, and for how long none did. It had `ever` homes."""
     if not history:
         return ""
     ordered = sorted(history, key=lambda item: (item.bound_at, item.version))

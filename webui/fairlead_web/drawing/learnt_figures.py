@@ -56,7 +56,7 @@ class Learnt:
 
 
 def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
-    """Those of these quantities, in their order; `known` has the figures by which the pool is judged."""
+    """The figures of these quantities, in their order; `known` has the figures by which the pool is judged."""
     named = {one.name: one for one in in_words(known)}
     found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
     return Learnt(

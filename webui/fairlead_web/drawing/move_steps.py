@@ -1,6 +1,6 @@
 """The steps of a session's migration, as far as they are recorded, and its net effect. Pure.
 
-What nobody measures is said to be so: a step has a time only where a record has one.
+A step has a time only where a record has one; the page says so where nobody measures it.
 """
 
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never alarm: whatever they say, what is wanted serves clients of the routers."""
+"""Conditions that never alarm: whatever they say, the wanted instances serve the routers' clients."""
 
 _ROUNDING = 1e-9
 

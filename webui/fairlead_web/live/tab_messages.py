@@ -39,7 +39,9 @@ def value_of(event: bytes, name: bytes) -> str:
 
 
 def reads_of(header: str | None) -> Reads | None:
-    """What a browser says its page reads: `instances=id,pool,running migrations=id`; None if it does not say."""
+    """The fields that a page reads, by its browser's header: `instances=id,pool,running migrations=id`; None without
+    one.
+    """
     if header is None:
         return None
     found: dict[str, frozenset[str]] = {}

@@ -1,6 +1,7 @@
-"""Lets people who open a page go before the parts that open pages are sent again.
+"""Gives people who open a page precedence over parts that open pages get again.
 
-An event sets off dozens of such renderings at once, and all share one processor with whoever waits for a page.
+An event sets off dozens of such renderings at once, and all share one processor with every person that waits for a
+page.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 AT_ONCE = 2
 """Most renderings for open pages at a time."""
 PATIENCE_SECONDS = 0.3
-"""Longest that such a rendering waits for those who open pages, so that pages stay as live as they say."""
+"""The longest wait of such a rendering for people who open pages, so that pages stay as live as they say."""
 
 
 class Turns:

@@ -1,4 +1,4 @@
-"""`…/engine`: by which engine what-if and plans simulate a pool, where it comes from, and how far off it is."""
+"""`…/engine`: the engine model by which what-if and plans simulate a pool, its source, and its error."""
 
 import asyncio
 from collections.abc import Sequence

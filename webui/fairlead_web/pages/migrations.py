@@ -78,14 +78,14 @@ class MovesPage(Context):
     shell: Shell
     words: MoveWords
     shown: ShownFigures | None
-    """Of all moves of the range, whatever the other filters say: what the charts draw."""
+    """Figures of all moves of the range, whatever the other filters say: the charts draw them."""
     triggers: list[str]
     outcomes: list[str]
     listing: Page[Migration] | Page[ReRoute]
     newest: Sequence[Migration | ReRoute]
     timeline: StackedTimeline | None
     matrix: FlowMatrix | None
-    """Of one pool: instances of two never have moves between them."""
+    """For one pool: there are no moves between instances of two pools."""
     ways: list[MigrationFlow]
     """The busiest ways, where a matrix is not shown."""
     counted: int

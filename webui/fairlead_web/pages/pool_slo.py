@@ -20,7 +20,7 @@ from fairlead_web.frame.visits import Visit
 from fairlead_web.text import formats
 
 DAY = "now-24h"
-"""The range that nobody chose."""
+"""The default range."""
 TARGETS = ("ttft", "tpot", "percentile")
 
 

@@ -1,4 +1,4 @@
-"""`/rejections`: who was refused, grouped by cause, with what to do about it."""
+"""`/rejections`: the refused requests, grouped by cause, with what to do about it."""
 
 from dataclasses import dataclass
 from typing import ClassVar

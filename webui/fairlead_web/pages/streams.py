@@ -48,7 +48,7 @@ class Watched:
 
 
 def watched(visit: Visit) -> Watched | None:
-    """What the browser wants kept current, by its headers `Fairlead-Page: /pools?q=x` and
+    """The page and parts that the browser wants kept current, by its headers `Fairlead-Page: /pools?q=x` and
     `Fairlead-Parts: results=state,tick`.
     """
     address, told = visit.request.headers.get("fairlead-page", ""), visit.request.headers.get("fairlead-parts", "")
