@@ -100,7 +100,7 @@ class Subscription:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the index has everything that the source can report."""
+        """Whether the index has everything that this router could hear from the source."""
         if self._closed:
             return False
         return self.state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (self.state is SourceState.WAITING and self._heard_out)
