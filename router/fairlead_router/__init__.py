@@ -3,12 +3,12 @@ happened.
 
 It must not need the control API, Postgres or Kubernetes to serve a request it can already serve, and must not make
 routing decisions itself: they belong to `fairlead.routing`. Its danger is accounting: every submitted request must end
-in its scheduler exactly once, on every exit path. Otherwise an instance looks busy for ever and gets no more work.
+in its scheduler exactly once, on every exit path. Otherwise an instance looks busy permanently and gets no more work.
 """
 
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-"""Read when numpy is loaded: products of the sizes used here are slower, and p99 is milliseconds, when threads share
-them.
+"""numpy reads it when it is loaded. When threads share matrix products of the sizes used here, the products are slower
+and their p99 reaches milliseconds.
 """

@@ -216,7 +216,9 @@ class Router:
             logger.info("recalled from disk", extra=found)
 
     def _recall_routers(self) -> None:
-        """While the control API is away a router is not taken to be alone that was not before its restart."""
+        """Recall the number of routers: a router that was not alone before its restart does not count itself alone
+        while the control API is away.
+        """
         kept = self.cache.load_routers()
         if kept is not None:
             self.pools.assume_routers(kept.live)
@@ -240,8 +242,8 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write what instances are believed to hold, what was observed of engines, and how many routers are live, to
-        disk, for a router that begins anew.
+        """Write to disk what instances are believed to hold, what was observed of engines, and how many routers are
+        live. A restarted router reads it.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
         await asyncio.to_thread(self.cache.keep_prefixes, memories)
@@ -264,7 +266,7 @@ class Router:
     async def let_go(self, server: GatewayServer, listener: socket.socket) -> None:
         """Let clients and proxies find another router, and let their requests end, also those that wait; then `drain`.
 
-        They have half of `timeouts.shutdown` seconds for that.
+        They have half of `timeouts.shutdown` seconds before `drain`.
         """
         self.informing.draining = True
         seconds = self.settings.timeouts.shutdown / 2
@@ -272,7 +274,7 @@ class Router:
         await self.drain()
 
     async def drain(self) -> None:
-        """Refuse new requests and those that wait in a queue; wait for those under way, at most half of
+        """Refuse new requests and those that wait in a queue; wait for requests in flight, at most half of
         `timeouts.shutdown` seconds.
         """
         self.informing.draining = self.informing.refusing = True

@@ -47,7 +47,7 @@ PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for on
 """Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
 
 MOST_FORM_BYTES = 1024 * 1024
-"""Of a form without an upload."""
+"""Most bytes of a form without an upload."""
 
 SHARED = (".png", "/series.json")
 """Ends of paths whose answers depend on address and rights alone, as the regions of live pages do: pictures, and what
@@ -150,10 +150,10 @@ def framed(handler: Handler) -> Handler:
 
 
 def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
-    """The handler, open only to people with a session; it goes before what open pages are sent if `people_wait` for it.
+    """The handler, open only to people with a session. With `people_wait` it runs before renderings for open pages.
 
-    Writes need the session's form token. Failed calls of the API become error pages or documents. What kind of answer
-    it gives is told by the route's own `path`: in an address may be a session's id, which may end in anything.
+    Writes need the session's form token. Failed calls of the API become error pages or documents. The route's own
+    `path` decides which: an address may contain a session's id, which may end in anything.
     """
     shared = path.endswith(SHARED)
     for_programs = path.endswith(errors.LISTY)
@@ -207,7 +207,7 @@ def bounded(request: Request, most: int) -> Request:
 async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, address: str, names: tuple[str, ...], stamp: str) -> bytes:
     """The named parts of the page at `address` as this person may see them. Raises ClientError when they cannot be had.
 
-    Whoever asks for the same with the same stamp, and has the same role, gets the same rendering.
+    Requests with the same stamp, from people with the same rights, share one rendering.
     """
     base = visit.site.settings.base_path
     path, _, query = address.partition("?")

@@ -5,5 +5,6 @@ company ──► callers (what others ask of this router) ───────
         └─► listed (who is on this machine, or whom the control API knows of)
 
 It must not decide: the scheduler of the router that is asked does. Its danger is a request with two deciders, or with
-none: a router whose decider is gone decides by itself again, and each goes on reporting until the other does.
+none. A router that loses its decider decides alone again, and each of the two keeps reporting the requests until the
+other does.
 """

@@ -1,4 +1,4 @@
-"""What other routers ask of this one."""
+"""The requests of other routers that ask this one to decide."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 
 MOST_STRANGERS = 64
-"""Connections whose routers have not proven who they are; the oldest ends for one more."""
+"""Most connections whose routers have not proven their identity; one more ends the oldest."""
 LONGEST_NAME = 200
 """Characters of a router's name."""
 
@@ -50,7 +50,7 @@ class _Guest:
 
 
 class _Stranger:
-    """A connection whose router has not proven who it is."""
+    """A connection whose router has not proven its identity."""
 
     def __init__(self) -> None:
         self.hello: Hello | None = None
@@ -59,8 +59,8 @@ class _Stranger:
 
 
 class _Caller:
-    """A router that has proven that it may ask. `ahead_seconds` is what this router's clock is ahead of its, at most: a
-    word takes a while, so the least that any of its words shows is the nearest.
+    """A router that has proven that it may ask. `ahead_seconds` is an upper bound on how far this router's clock is
+    ahead of its clock. A word takes a while to arrive, so the smallest difference seen is the closest.
     """
 
     def __init__(self, router: str, ahead_seconds: float) -> None:
@@ -70,8 +70,8 @@ class _Caller:
 
 
 class Callers:
-    """All routers that are connected to ask this one, whose name is `router`. Only those are heard that know the
-    `secret`; whoever does not learns nothing.
+    """All routers that are connected to ask this one, whose name is `router`. It hears only routers that know the
+    `secret`; others learn nothing.
     """
 
     def __init__(self, pools: Pools, router: str, secret: str, now: Callable[[], float]) -> None:
@@ -85,7 +85,7 @@ class Callers:
 
     @property
     def asking(self) -> int:
-        """How many ask for at least one pool."""
+        """How many routers ask for at least one pool."""
         return sum(bool(caller.guests) for caller in self._callers.values())
 
     def connection(self) -> RouterConnection:
@@ -97,7 +97,7 @@ class Callers:
         return made
 
     def let_go(self) -> None:
-        """End with those that have not been heard for too long, and give back the requests of pools deleted here."""
+        """Drop routers that have been silent for too long, and give back the requests of pools deleted here."""
         for connection in tuple(self._strangers):
             if connection.is_silent or connection.is_overdue:
                 connection.close()
@@ -110,19 +110,19 @@ class Callers:
                     self._give_back(connection, caller, name)
 
     def let_stale_go(self) -> None:
-        """End with those that may have taken this router for gone."""
+        """Drop routers that may have taken this router for gone."""
         for connection in tuple(self._callers):
             if connection.is_stale:
                 connection.close()
 
     def give_back(self, pool: Pool) -> None:
-        """Decide for nobody's requests of the pool any more."""
+        """Stop deciding for other routers' requests of the pool."""
         for connection, caller in tuple(self._callers.items()):
             if str(pool.key) in caller.guests:
                 self._give_back(connection, caller, str(pool.key))
 
     def decide_no_more(self) -> None:
-        """Give every request back to the router it came from, for a router that stops."""
+        """Give every request back to the router that sent it, before this router stops."""
         self._takes = False
         for connection, caller in tuple(self._callers.items()):
             for name in tuple(caller.guests):
@@ -158,7 +158,7 @@ class Callers:
     def _welcome(self, connection: RouterConnection, hello: Hello, handshake: Handshake, ahead_seconds: float) -> None:
         for other, known in tuple(self._callers.items()):
             if known.router == hello.router:
-                other.close()  # it has begun anew, and its requests come again
+                other.close()  # it has restarted, and its requests come again
         del self._strangers[connection]
         self._callers[connection] = _Caller(hello.router, ahead_seconds)
         connection.trust()
@@ -211,7 +211,7 @@ class Callers:
 
 
 def _by_this_clock(word: Body, ahead_seconds: float) -> Word:
-    """A front's word with its times by the clock of this router."""
+    """An asking router's word with its times by the clock of this router."""
     assert not isinstance(word, Control | Dispatch | Refusal)
     if isinstance(word, Asked | UnderWay):
         request = replace(word.request, arrived_at=word.request.arrived_at + ahead_seconds)

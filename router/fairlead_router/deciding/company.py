@@ -22,15 +22,16 @@ from fairlead_router.pools.pools import Pools
 
 LOOK_SECONDS = 0.25
 LATE_SECONDS = 1.0
-"""A look that is later comes after the process was suspended: what others said meanwhile is to be heard first."""
+"""A look that is later than this means that the process was suspended: it first hears what others said meanwhile."""
 LOOPBACK = "127.0.0.1"
 
 logger = logging.getLogger(__name__)
 
 
 class Company:
-    """Finds the other routers of `directories` and asks, for each pool, the one that decides. Whoever does not answer
-    is not there, and without others this router decides for all its pools. Where directories differ, the last is right.
+    """Finds the other routers of `directories` and asks, for each pool, the one that decides. A router that does not
+    answer counts as absent, and without others this router decides for all its pools. Where directories differ, the
+    last one wins.
 
     It listens at `listener`, or else at a free port of the loopback.
     """
@@ -59,7 +60,7 @@ class Company:
         self._looked_at = 0.0
 
     async def look(self) -> None:
-        """Called several times a second: meet who came, let go of who went, ask who is to decide."""
+        """Runs several times a second: connect to new routers, drop those that left, ask the router that decides."""
         if self._server is None and not self._stopping:
             await self._listen()
         now = asyncio.get_running_loop().time()
@@ -78,7 +79,7 @@ class Company:
             self._metrics.met_routers = len(self._meeting.answering())
 
     def let_stale_go(self) -> None:
-        """Called before anything is decided because time has passed: end with those that may have gone on alone while
+        """Called before anything is decided because time has passed: drop the routers that may have gone on alone while
         this process was suspended.
         """
         self._callers.let_stale_go()
@@ -149,12 +150,12 @@ class Company:
             if decider is not None and isinstance(pool.scheduler, SharedScheduler):
                 asked += 1
                 if pool not in decider.asked:
-                    self._callers.give_back(pool)  # who asks another is not asked: each request has one decider
+                    self._callers.give_back(pool)  # a router that asks is not asked: each request has one decider
                     decider.ask(pool, pool.scheduler)
         self._metrics.asked_pools = asked
 
     def _decider(self, pool: Pool) -> OtherRouter | None:
-        """Who decides for the pool, None when that is this router.
+        """The router that decides for the pool; None when this router does.
 
         A pool that refuses requests after their prefill is not shared: its routers need the answer at once.
         """

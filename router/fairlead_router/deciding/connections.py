@@ -9,20 +9,20 @@ from typing import cast
 from fairlead_router.deciding.frames import LARGEST_FRAME, LARGEST_GREETING, Body, Frame, FrameError, FrameReader, encode
 
 SILENCE_SECONDS = 1.5
-"""A router not heard for so long is taken for gone."""
+"""A router that stays silent for longer counts as gone."""
 STALE_SHARE = 0.8
-"""After this share of it, what is asked is not heard any more: it may have waited while this process was suspended, and
-its router has gone on alone. To decide for it now would decide twice.
+"""After this share of it, a frame ends the connection unread: it may have waited while this process was suspended, and
+the router that asked has gone on alone. To decide for it now would decide twice.
 """
 GREETING_SECONDS = 2.0
-"""Who has not proven by then who it is, is not waited for, however often it says something."""
+"""A router that has not proven its identity by then is dropped, however often it sends something."""
 MOST_UNSENT_BYTES = 16 * 1024 * 1024
-"""A router that reads so much too slowly is taken for gone too."""
+"""A router that leaves more than this unread counts as gone too."""
 
 
 class RouterConnection(asyncio.Protocol):
-    """`heard` is given each frame and `ended` told once, after which nothing is heard. With `hears_stale` that does not
-    depend on how long nothing came before.
+    """Calls `heard` with each frame and `ended` once, after which it hears nothing. With `hears_stale` it hears frames
+    after any silence.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing has come for too long."""
+        """Whether the other has been silent for too long."""
         return self._loop.time() - self.heard_at > SILENCE_SECONDS
 
     @property
@@ -50,15 +50,15 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the other has had its time to prove who it is."""
+        """Whether the other's time to prove its identity is over."""
         return self._loop.time() - self._made_at > GREETING_SECONDS
 
     def trust(self) -> None:
-        """The other has proven who it is: it may say more."""
+        """The other has proven its identity: accept larger frames."""
         self._reader.largest = LARGEST_FRAME
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The event loop's: the connection stands."""
+        """The event loop's callback: the connection is made."""
         self._transport = cast(asyncio.Transport, transport)
         if not self.is_open:
             self._transport.abort()
@@ -67,7 +67,7 @@ class RouterConnection(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """The event loop's: bytes came."""
+        """The event loop's callback: bytes arrived."""
         if not self.is_open or (self.is_stale and not self._hears_stale):
             self.close()
             return
@@ -81,7 +81,7 @@ class RouterConnection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The event loop's: the connection is gone."""
+        """The event loop's callback: the connection is gone."""
         self.close()
 
     def say(self, pool: str, body: Body) -> None:
@@ -93,7 +93,7 @@ class RouterConnection(asyncio.Protocol):
         self._unsent.append(encode(Frame(pool, body)))
 
     def close(self) -> None:
-        """End it at once; what was not sent is lost."""
+        """End the connection at once; unsent frames are lost."""
         if not self.is_open:
             return
         self.is_open = False

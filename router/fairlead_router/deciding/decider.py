@@ -19,13 +19,14 @@ from fairlead_router.pools.pool import Pool
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
-"""For so long a router is not asked again for a pool that it left, or was asked for no more."""
+"""A router is not asked again this soon for a pool that it left or that this router took back."""
 LONGEST_AGAIN_SECONDS = 30.0
-"""One that leaves it again and again is asked less and less often: it does not have the pool, or asks another."""
+"""A router that leaves a pool again and again is asked less and less often: it does not have the pool, or asks another.
+"""
 
 
 class _Words:
-    """The way of a pool's words to the router that decides."""
+    """Carries a pool's words to the router that decides."""
 
     def __init__(self, connection: RouterConnection, pool: str) -> None:
         self._connection = connection
@@ -37,7 +38,7 @@ class _Words:
 
 
 class OtherRouter:
-    """A connection by which `router` can be asked, and the pools for which it is."""
+    """A connection to a router that can be asked, and the pools for which it is asked."""
 
     def __init__(self, router: str, listed: Listed, now: Callable[[], float], ended: Callable[[OtherRouter], None]) -> None:
         self.listed = listed
@@ -49,12 +50,12 @@ class OtherRouter:
         self._asked: dict[str, Pool] = {}
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
-        """By pool that it left shortly after it was asked: seconds until it is asked again."""
+        """By pool that it left shortly after it was asked: the seconds until it is asked again."""
         self._asked_at: dict[str, float] = {}
         self.answers = False
-        """Whether it has shown that it is the one listed, and so can be asked."""
+        """Whether it has proven that it is the listed router, and so can be asked."""
         self.was_met = False
-        """Whether it had before the connection ended."""
+        """Whether it had proven that before the connection ended."""
         self.connection = RouterConnection(self._hear, self._end, hears_stale=True)  # what it decided, it has recorded
         self.connection.say("", Hello(protocol=PROTOCOL, router=router, nonce=self._nonce, now=now()))
 
@@ -64,7 +65,7 @@ class OtherRouter:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it should have shown by now who it is."""
+        """Whether its time to prove its identity is over."""
         return not self.was_met and self.connection.is_overdue
 
     @property
@@ -77,7 +78,7 @@ class OtherRouter:
         return self.answers and self._not_before.get(str(pool.key), 0.0) <= self._now()
 
     def ask(self, pool: Pool, scheduler: SharedScheduler) -> None:
-        """Let it decide for a pool. Until it has reported what it takes over, this router goes on reporting that."""
+        """Let it decide for a pool. This router keeps reporting its requests until the other reports them."""
         name, now = str(pool.key), self._now()
         self._asked[name] = pool
         self._asked_at[name] = now
@@ -122,7 +123,7 @@ class OtherRouter:
                 pool.account.deliver(pool.scheduler.hear(replace(body, request=ticket.request), now), now)
 
     def _greet(self, connection: RouterConnection, body: Body) -> None:
-        """Show that this router may ask, and see whether the other is the one that is listed."""
+        """Prove that this router may ask, and check that the other is the listed one."""
         if isinstance(body, Challenge) and self._handshake is None:
             self._handshake = Handshake(self.listed.secret, self._router, self.listed.router, (self._nonce, body.nonce))
             connection.say("", Proof(code=self._handshake.of_asking()))

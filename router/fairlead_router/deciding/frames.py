@@ -1,4 +1,4 @@
-"""What routers say to each other on the wire: four bytes of length, then MessagePack of kind, pool and body."""
+"""The messages between routers on the wire: four bytes of length, then MessagePack of kind, pool and body."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from fairlead.routing.contracts.sharing import (
 )
 
 PROTOCOL = 4
-"""Routers of another number do not ask each other."""
+"""Routers with different numbers do not ask each other."""
 
 LARGEST_FRAME = 1024 * 1024
-"""No frame has more bytes."""
+"""Most bytes of a frame."""
 LARGEST_GREETING = 1024
-"""Nor has one of a router that has not proven yet that it may ask."""
+"""The same limit for a router that has not yet proven that it may ask."""
 MOST_BLOCKS = 48 * 1024
-"""Of a longer prompt, so many blocks at its beginning are told, of each kind: the rest counts as nowhere cached."""
+"""A longer prompt sends this many blocks from its beginning, of each kind. The rest counts as cached nowhere."""
 _LENGTH_BYTES = 4
 
 
@@ -44,7 +44,7 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first word of a router that wants to ask; `now` is its own clock's, `nonce` never said before."""
+    """The first word of a router that wants to ask; `now` is its own clock's time, `nonce` was never sent before."""
 
     protocol: int
     router: str
@@ -61,15 +61,15 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The answer to `Challenge`: it shows that who asks knows the secret of whom it asks."""
+    """The answer to `Challenge`: it shows that the asking router knows the secret of the router that it asks."""
 
     code: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The answer to a good `Proof`: it shows the same of who is asked, as the address of a router that was killed may
-    be anybody's.
+    """The answer to a good `Proof`: it shows the same of the router that is asked. The address of a killed router may
+    belong to any process by now.
     """
 
     code: bytes
@@ -77,19 +77,19 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """Said now and then, and answered, so that a silent end is noticed."""
+    """Sent now and then, and answered, so that a silent end is noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """From now on the pool of this `uid` is asked for; what is under way follows."""
+    """From now on the sender asks for the pool of this `uid`. Its requests in flight follow."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """The pool is asked for no more."""
+    """The sender asks for the pool no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ _inner = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
 
 class Frame(NamedTuple):
-    """A pool's `namespace/name`, or "" where it is about none, and what is said."""
+    """A pool's `namespace/name`, or "" for a frame about no pool, and the body."""
 
     pool: str
     body: Body
@@ -144,7 +144,7 @@ def encode(frame: Frame) -> bytes:
 
 
 class FrameReader:
-    """Cuts what comes into frames of at most `largest` bytes each."""
+    """Cuts the received bytes into frames of at most `largest` bytes each."""
 
     def __init__(self, largest: int = LARGEST_FRAME) -> None:
         self.largest = largest

@@ -1,6 +1,6 @@
 """Where routers find each other: a folder on one machine, or the control API.
 
-In the folder each router has a file that only their user can read. Or each router says in its reports where it can be
+In the folder each router has a file that only their user can read. With the API, each router reports where it can be
 asked, and the API's receipts name the others; the last names hold while the API is away.
 """
 
@@ -21,8 +21,8 @@ from fairlead_router.deciding.frames import PROTOCOL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A router and where it listens. Who asks and who is asked show each other that they know its `secret`, which each
-    process makes anew; it never goes over that connection.
+    """A router and where it listens. The asking and the asked router prove to each other that they know its `secret`.
+    Each process makes a new one, and it never crosses that connection.
     """
 
     router: str
@@ -33,12 +33,14 @@ class Listed:
 
     @property
     def is_understood(self) -> bool:
-        """Whether it speaks as this router does."""
+        """Whether it speaks this router's protocol."""
         return self.protocol == PROTOCOL
 
 
 class Directory(Protocol):
-    """A place where routers make themselves known. It may be behind: who is listed may be gone, or be another."""
+    """A place where routers make themselves known. It may be behind: a listed router may be gone, or another may have
+    its address.
+    """
 
     def enter(self, own: Listed) -> None:
         """Make this router known, again if it was forgotten. Raises OSError."""
@@ -55,13 +57,15 @@ _decoder = msgspec.json.Decoder(Listed)
 
 
 class Folder:
-    """The files of all routers. One that was killed leaves its file, which says where nobody answers, or a stranger."""
+    """The files of all routers. A killed router leaves its file, whose address answers no more or belongs to a
+    stranger.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def enter(self, own: Listed) -> None:
-        """Make this router known, again if its file was taken away. Raises OSError."""
+        """Make this router known, again if its file was removed. Raises OSError."""
         path = self._file(own.router)
         if self._read(path) == own:
             return
@@ -78,7 +82,7 @@ class Folder:
             self._file(router).unlink()
 
     def listed(self) -> dict[str, Listed]:
-        """All routers by name; files of other users, and such as cannot be read or understood, are left out."""
+        """All routers by name. Leaves out files of other users, and files that cannot be read or understood."""
         found: dict[str, Listed] = {}
         for path in sorted(self._path.glob(f"*{_SUFFIX}")):
             one = self._read(path)
@@ -97,7 +101,7 @@ class Folder:
 
 
 class ToldRouters:
-    """Reports take `own` along, and their receipts bring the list."""
+    """Reports send `own`, and their receipts bring the list."""
 
     def __init__(self) -> None:
         self.own: AskAddress | None = None
@@ -105,19 +109,19 @@ class ToldRouters:
         self._listed: dict[str, Listed] = {}
 
     def enter(self, own: Listed) -> None:
-        """Have this router made known with the next report."""
+        """Make this router known with the next report."""
         self.own = AskAddress(host=own.host, port=own.port, secret=own.secret, protocol=own.protocol)
 
     def leave(self, router: str) -> None:
-        """Have it forgotten with the next report."""
+        """Withdraw this router with the next report."""
         self.own = None
 
     def listed(self) -> dict[str, Listed]:
-        """All live routers that can be asked, as the API told last."""
+        """All live routers that can be asked, as the API last reported them."""
         return dict(self._listed)
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """A receipt told of all live routers that can be asked."""
+        """A receipt listed all live routers that can be asked."""
         self._listed = {
             router: Listed(router=router, host=one.host, port=one.port, secret=one.secret, protocol=one.protocol)
             for router, one in told.items()

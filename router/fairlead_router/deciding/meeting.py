@@ -1,4 +1,4 @@
-"""Connections to all routers that are listed: made, made again when they fail, and let go of."""
+"""Makes connections to all listed routers, repeats failed ones, and ends those that are listed no more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_PAUSE_SECONDS = 8.0
 
 
 class _Attempt:
-    """What is done to meet a router that is not."""
+    """The attempts to connect to a router that is not connected."""
 
     def __init__(self, listed: Listed) -> None:
         self.listed = listed
@@ -25,7 +25,7 @@ class _Attempt:
 
 
 class Meeting:
-    """Connects in the background, so that an address where nobody answers holds up nothing. `ended` is told of each
+    """Connects in the background, so that an address where nobody answers holds up nothing. `ended` is called with each
     connection that ends.
     """
 
@@ -40,11 +40,11 @@ class Meeting:
         return tuple(self._others.values())
 
     def answering(self) -> dict[str, OtherRouter]:
-        """Those of them, by name, that have shown who they are."""
+        """Those of them, by name, that have proven their identity."""
         return {name: other for name, other in self._others.items() if other.answers}
 
     def follow(self, listed: Mapping[str, Listed], made: Callable[[Listed], OtherRouter]) -> None:
-        """Be connected to these, and to nobody else; `made` makes the connection to one."""
+        """Connect to these routers and to no others; `made` makes the connection to one."""
         for router, known in tuple(self._others.items()):
             if listed.get(router) != known.listed:
                 known.connection.close()
@@ -60,7 +60,9 @@ class Meeting:
                 attempt.task = asyncio.create_task(self._connect(attempt, made))
 
     def lost(self, other: OtherRouter) -> None:
-        """A connection has ended; another is tried after a pause, a longer one each time nobody showed who it is."""
+        """A connection has ended; another is tried after a pause. The pause grows each time no router proved its
+        identity.
+        """
         name = other.listed.router
         if self._others.get(name) is not other:
             return

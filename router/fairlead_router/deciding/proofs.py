@@ -16,7 +16,7 @@ _ASKS, _IS_ASKED = b"asks", b"is asked"
 
 
 def new_nonce() -> bytes:
-    """Bytes that were never said before."""
+    """Bytes that were never sent before."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
@@ -28,15 +28,15 @@ class Handshake:
         self._said = b"".join(len(part).to_bytes(4, "big") + part for part in (asking.encode(), asked.encode(), *nonces))
 
     def of_asking(self) -> bytes:
-        """What `Proof` says."""
+        """The code of `Proof`."""
         return self._code(_ASKS)
 
     def of_asked(self) -> bytes:
-        """What `Welcome` says."""
+        """The code of `Welcome`."""
         return self._code(_IS_ASKED)
 
     def is_asking(self, code: bytes) -> bool:
-        """Whether a `Proof` is good; it takes as long whatever the code is."""
+        """Whether a `Proof` is good; the check takes as long for every code."""
         return hmac.compare_digest(code, self.of_asking())
 
     def is_asked(self, code: bytes) -> bool:

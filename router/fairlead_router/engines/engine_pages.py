@@ -24,14 +24,14 @@ from fairlead.tables import KV_USAGE_METRICS
 
 _NEWLINE = 10
 _MOST = 1e15
-"""What is larger counts nothing that an engine has."""
+"""The largest plausible number: nothing that an engine has is counted beyond it."""
 _MOST_DIGITS = 6
 _CACHE_LABEL = re.compile(rb'(?:^|,)(block_size|num_gpu_blocks|kv_cache_size_tokens)="([0-9]{1,15})"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricNames:
-    """What one kind of engine calls its figures."""
+    """The names of one engine type's figures."""
 
     kv_usage: tuple[str, ...]
     """Newest first."""
@@ -44,11 +44,11 @@ class MetricNames:
     cache_tokens: str = ""
     """Gauge of the tokens that fit into a rank's KV cache."""
     cache_config: str = ""
-    """Gauge whose labels tell it instead."""
+    """Gauge whose labels have that number instead."""
     steps: tuple[str, ...]
     """Counters that move with its steps, and with nothing that its HTTP server does alone."""
     sleep: str = ""
-    """Gauge by `sleep_state` that tells whether it is awake."""
+    """Gauge by `sleep_state` that shows whether it is awake."""
     least_seconds: float = LEAST_SECONDS
     """Least time in which something moves while it works."""
 
@@ -94,20 +94,20 @@ class PageUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFigures:
-    """What metrics say of an engine, or of one of its ranks; None where they say nothing."""
+    """The metrics of an engine, or of one of its ranks; None where they are silent."""
 
     kv_usage: float | None = None
-    """The used share of the KV cache as it stands there, maybe not from 0 to 1."""
+    """The used share of the KV cache as reported, maybe not from 0 to 1."""
     running: int | None = None
     waiting: int | None = None
     kv_cache_tokens: int | None = None
     movement: Movement | None = None
-    """What moves with its steps; None where it shows none of that, or sleeps."""
+    """The figures that move with its steps; None where it shows none of them, or sleeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePage(EngineFigures):
-    """What an engine's metrics say."""
+    """An engine's metrics page."""
 
     ranks: Mapping[int, EngineFigures] = field(default_factory=dict)
     """The same of each data-parallel rank, by the number that the engine gives it."""
@@ -146,7 +146,7 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
 def _movements(
     page: bytes, names: MetricNames, label: re.Pattern[bytes], running: Mapping[bytes, float], used: Sequence[Mapping[bytes, float]]
 ) -> dict[bytes, Movement]:
-    """What moves in each rank that is awake; nothing where no rank shows it."""
+    """The moving figures of each rank that is awake; empty where no rank shows them."""
     counts = [_by_rank(_counts(page, name), label) for name in names.steps]
     if not any(counts):
         return {}
@@ -164,7 +164,7 @@ def _movements(
 
 
 def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
-    """What moves in the engine as a whole."""
+    """The moving figures of the engine as a whole."""
     if len(ranks) <= 1:
         return next(iter(ranks), None)
     return Movement(
@@ -176,14 +176,14 @@ def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldModels:
-    """The models that an engine serves, and the `engine.type` it is by its own word."""
+    """The models that an engine serves, and the `engine.type` that it names."""
 
     names: tuple[str, ...]
     engine_type: str = "vllm"
 
 
 def read_models(answer: bytes) -> ToldModels:
-    """What `GET /v1/models` tells. Raises PageUnreadable."""
+    """Read the answer of `GET /v1/models`. Raises PageUnreadable."""
     try:
         models = _MODELS.decode(answer).data
     except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""What engines say of the models they serve (`GET /v1/models`), and what of it holds for all engines of a pool.
+"""Engines' cards of the models they serve (`GET /v1/models`), and the facts that hold for all engines of a pool.
 
 An engine may say anything: its cards are bounded in number and size, and none of them makes a pool serve a model that
 another pool declares.
@@ -19,14 +19,14 @@ MOST_CARD_BYTES = 16 * 1024
 _LONGEST_NAME = 512
 
 _SMALLEST = ("max_model_len", "created")
-"""Fields of which the smallest number counts: what is longer than one engine takes may come to that one."""
+"""Fields whose smallest number counts: a request longer than one engine takes may go to that engine."""
 
 _OF_ONE_ANSWER = ("id", "created")
 """Fields of a permission that an engine makes for each answer."""
 
 
 def read_cards(answer: bytes) -> dict[str, Card]:
-    """The cards of an engine's list by their ids; those that cannot be kept, or not be read, are left out."""
+    """The cards of an engine's list by their ids, without those that are unreadable or too large."""
     try:
         listed = orjson.loads(answer)
     except orjson.JSONDecodeError:
@@ -48,7 +48,7 @@ def _is_small(card: Card) -> bool:
 
 
 def merged(cards: Sequence[Card]) -> dict[str, Any]:
-    """One card for a model that several engines serve: what they agree on, and the smallest context length."""
+    """One card for a model that several engines serve: the facts they agree on, and the smallest context length."""
     agreed: dict[str, Any] = {}
     for field in dict.fromkeys(field for card in cards for field in card):
         values = [card[field] for card in cards if field in card]

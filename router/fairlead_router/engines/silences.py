@@ -1,5 +1,5 @@
-"""Engines that answer nothing at all, or make no progress, by which one that hangs is told from one that computes for
-long.
+"""Engines that answer nothing at all, or make no progress. This separates an engine that hangs from one that computes
+for long.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 SILENT_SECONDS = 30.0
-"""An engine that told its metrics before, and answers nothing for so long, is not waited for."""
+"""An engine that has served its metrics before, and then answers nothing for this long, is not waited for."""
 
 
 class Stall(NamedTuple):
@@ -20,16 +20,17 @@ class Stall(NamedTuple):
     words: str
     avoidable: bool
     ranks: Collection[int] | None = None
-    """None: all that it has."""
+    """None: all its ranks."""
 
     def concerns(self, rank: int | None) -> bool:
-        """Whether what was sent to this rank waits for what is stalled; None: nobody knows which rank has it."""
+        """Whether requests at this rank wait for what is stalled; None: nobody knows which rank has them."""
         return self.ranks is None or rank in self.ranks
 
 
 class Silences:
-    """Since when each engine has answered nothing, by address: neither about its metrics, which a working engine tells
-    while it computes, nor anything of a request; how many requests it says that it runs; and which engines are stalled.
+    """By address: since when each engine has answered nothing, how many requests it says that it runs, and whether it
+    is stalled. An engine answers if it serves its metrics, which a working engine does while it computes, or sends
+    anything of a request.
 
     Times are those of `awake`, which stands still while this process does.
     """
@@ -39,27 +40,27 @@ class Silences:
         self._since: dict[str, float] = {}
         self._running: dict[str, int] = {}
         self.stalls: dict[str, Stall] = {}
-        """What `engine_lives` found last."""
+        """The latest findings of `engine_lives`."""
 
     def since(self, address: str) -> float:
         """The time of the first question that it did not answer, infinity when it answers."""
         return self._since.get(address, math.inf)
 
     def is_silent(self, address: str, seconds: float) -> bool:
-        """Whether it has answered nothing for so long, or for `SILENT_SECONDS` if it has told its metrics before."""
+        """Whether it has answered nothing for `seconds`, or for `SILENT_SECONDS` if it has ever served its metrics."""
         limit = min(seconds, SILENT_SECONDS) if address in self._running else seconds
         return self.awake() - self.since(address) >= limit
 
     def unanswered(self, address: str) -> None:
-        """It has not answered what was asked."""
+        """The engine has not answered a question."""
         self._since.setdefault(address, self.awake())
 
     def heard(self, address: str) -> None:
-        """It has answered something."""
+        """The engine has answered something."""
         self._since.pop(address, None)
 
     def runs(self, address: str, requests: int) -> None:
-        """By its metrics, it runs so many requests."""
+        """The number of requests that the engine runs, by its metrics."""
         self._running[address] = requests
 
     def works(self, address: str) -> bool:
@@ -67,7 +68,7 @@ class Silences:
         return address not in self._since and self._running.get(address, 0) > 0
 
     def keep(self, addresses: Collection[str]) -> None:
-        """Forget all engines but these."""
+        """Forget all other engines."""
         self._since = {address: since for address, since in self._since.items() if address in addresses}
         self._running = {address: running for address, running in self._running.items() if address in addresses}
         self.stalls = {address: stall for address, stall in self.stalls.items() if address in addresses}

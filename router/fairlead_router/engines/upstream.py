@@ -34,9 +34,8 @@ class UpstreamPool:
         return None
 
     async def connect(self, address: str, seconds: float = math.inf) -> UpstreamConnection:
-        """Open a connection, within `seconds` if that is less than any may take.
-
-        Raises UpstreamFailure (refused, unreachable; deadline when those seconds were too few to tell).
+        """Open a connection, within `seconds` or the general limit, whichever is less. Raises UpstreamFailure (refused,
+        unreachable; deadline when `seconds` were too few to know).
         """
         host, _, port = address.rpartition(":")
         limit = min(self._connect_seconds, seconds)
@@ -69,7 +68,7 @@ class UpstreamPool:
         stack.append(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        """A connection closed by itself; drop it if it was idle."""
+        """A connection has closed; drop it if it was idle."""
         stack = self._idle.get(connection.address)
         if stack is not None and not connection.busy and connection in stack:
             stack.remove(connection)

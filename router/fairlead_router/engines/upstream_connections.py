@@ -28,7 +28,7 @@ _DEAD_HOST_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENCE_SECONDS * (1 + _PROBES)),
 )
-"""A host that answers no packet for 20 s is dead, and what waits for it is lost then. The kernel of an engine that only
+"""A host that answers no packet for 20 s counts as dead, and its requests as lost. The kernel of an engine that only
 computes for long answers the probes.
 """
 
@@ -135,7 +135,7 @@ class UpstreamConnection(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(piece)
         if self._transport.is_closing():
-            await asyncio.sleep(0)  # only the event loop tells of the loss, and who always has more to send keeps it from that
+            await asyncio.sleep(0)  # only the event loop reports the loss; a sender with more to send would starve it
 
     async def first(self) -> None:
         """Wait for status, headers and the first body bytes (or the end). Raises UpstreamFailure."""
@@ -159,7 +159,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._take()
 
     def unread(self, piece: bytes) -> None:
-        """Put back what was read: it is read again before the rest."""
+        """Put bytes back: they are read again before the rest."""
         if piece:
             self._pieces.insert(0, piece)
             self._size += len(piece)

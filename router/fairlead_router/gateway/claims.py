@@ -1,9 +1,9 @@
 """Whose a request is and which priority class it has: what its client says, as far as that may be believed.
 
 The headers are those of llm-d's endpoint picker, the newer names first; there the class is an InferenceObjective, here
-one of the pool's. A key of the gateway's own settings is the operator's, and so is trusted; one that people made may
-have at most its own class, and its requests are its own; and nobody, who is served where no key is required, is trusted
-as the settings say.
+one of the pool's. A key of the gateway's own settings is the operator's, and so is trusted. A key that people made may
+have at most its own class, and its requests are its own. A client without a key, served where none is required, is
+trusted as the settings say.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ Otherwise the client would see a reset connection instead of the 413.
 """
 
 LINGER_IDLE_SECONDS = 2.0
-"""Seconds without a byte of it after which a client is taken to send no more."""
+"""Seconds without a byte of that rest after which the client counts as done sending."""
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Gateway:
             client.unwatch()
 
     def _answer_explaining(self, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> None:
-        """The client asked for the decision to be kept: say at once if it cannot be."""
+        """The client asked the router to keep the decision: answer at once if that is impossible."""
         if endpoint.handling is not Handling.ROUTED:
             why_not = NO_DECISION
         elif not may_explain(key, anybody=self._settings.explains_without_key):
@@ -229,7 +229,7 @@ class Gateway:
         return await self._direct.relay(call, pool, client, upload=Upload(rest=form.checked(pieces), chunked=length is None))
 
     def _hold(self, client: ClientRequest, size: int) -> None:
-        """Count what is kept of a form among the bodies in memory. Raises BadRequest 503 when there is no room."""
+        """Count the kept part of a form among the bodies in memory. Raises BadRequest 503 when there is no room."""
         try:
             client.hold(size)
         except MemoryFull:
@@ -262,7 +262,7 @@ class Gateway:
                 later.settle(self._now())
 
     def _count(self, key: GatewayKey | None) -> None:
-        """A request that costs no tokens goes to a pool."""
+        """Count a request that goes to a pool and costs no tokens."""
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
 
@@ -317,7 +317,7 @@ class Gateway:
 
 
 def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
-    """The id that a client gives its request, "" if none, and whether it wants the decision to be kept."""
+    """The id that a client gives its request, "" if it gives none, and whether it wants the decision kept."""
     given, explains = "", False
     for name, value in headers:
         if name == b"x-request-id":

@@ -35,9 +35,9 @@ class Informing:
         self._metrics = metrics
         self.synced = False
         self.draining = False
-        """Whether the router stops: it is not ready any more, and serves those who are connected."""
+        """Whether the router is stopping: it is not ready any more, and serves only connected clients."""
         self.refusing = False
-        """Whether its time to stop is nearly over: it takes nothing more."""
+        """Whether its time to stop is nearly over: it refuses every new request."""
 
     async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
         """Answer a LOCAL endpoint of the table of paths to a client for whom these pools open.
@@ -137,7 +137,7 @@ class Informing:
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
-    """One per pool and instance: a pool that was made anew under its name comes before the one it was."""
+    """One per pool and instance. Where a pool was deleted and created again under its name, the new one comes first."""
     found: dict[tuple[str, str], InstanceReading] = {}
     for pool in pools:
         name = str(pool.key)
@@ -155,7 +155,7 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
 
 
 def _card(name: str, model: str, pools: Iterable[Pool]) -> dict[str, object]:
-    """The card of a name by which these pools serve a model: what their engines say of it in common."""
+    """The card of a name by which these pools serve a model: the facts on which their engines agree."""
     told = merged([cards[model] for pool in pools for cards in pool.engines.cards.values() if model in cards])
     return {"id": name, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} | told | {"id": name, "object": "model"}
 

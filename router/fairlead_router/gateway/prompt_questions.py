@@ -1,8 +1,9 @@
-"""Asking an engine for the tokens of a prompt, and checking its answer against what else it says of the request.
+"""Asks an engine for the tokens of a prompt, and checks its answer against what else it says of the request.
 
-The router asks for the tokens of what it made of a request. Whether the engine makes the same of it, vLLM tells in two
-ways: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) gives the request's own token ids, and
-`POST /v1/messages/count_tokens` their number. What they do not confirm is not learnt.
+The router asks for the tokens of its own rendering of a request. vLLM shows in two ways whether the engine renders it
+the same: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) gives the request's own token ids, and
+`POST /v1/messages/count_tokens` their number. The ids of the renderer count. Without it, the router drops renderings
+with another number of tokens, and keeps tokens only if the rest agree or the first is known to be the engine's.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ TIMEOUT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 32 * 1024 * 1024
 
 NOT_OFFERED = frozenset({403, 404, 405, 501})
-"""How an engine answers a path that it does not have, or that its flags switch off."""
+"""Statuses for a path that an engine does not have, or that its flags switch off."""
 
 NOT_OFFERED_SECONDS = 600.0
-"""For so long a path that an engine does not offer is not asked for again: another may come to its address."""
+"""A path that an engine does not offer is asked for again only after this time: another engine may take its address."""
 
 _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "chat_template_kwargs")
 """Fields of a body of `/v1/messages` that its tokens depend on, which is what `count_tokens` takes."""
@@ -37,7 +38,7 @@ class Disputed(Exception):
 
 @value
 class PromptAnswer:
-    """The tokens of a question's prompt; `strings` are theirs, or none if the engine does not tell them."""
+    """The tokens of a question's prompt; `strings` are their texts, or empty if the engine does not report them."""
 
     question: Question
     tokens: list[int]
@@ -68,7 +69,7 @@ class Asked:
     address: str
     engine_type: str
     model: str
-    """As the engine calls it, or its adapter."""
+    """The engine's name for it, or for its adapter."""
     path: str
     document: Mapping[str, Any]
 
@@ -80,14 +81,14 @@ class PromptQuestions:
         self._upstream = upstream
         self._now = now
         self._missing: dict[tuple[str, str], float] = {}
-        """Until when an address is not asked for a path."""
+        """Until when an address gets no question on a path."""
 
     async def answer(self, asked: Asked, questions: Sequence[Question], *, first_is_usual: bool) -> PromptAnswer:
-        """The tokens of a request by the one of its possible questions that the engine confirms. `first_is_usual`: by
-        the rendering of the first, the engine was seen to render others.
+        """The tokens of a request, by the one of its possible questions that the engine confirms. `first_is_usual`: the
+        engine was seen to render other requests as the first question does.
 
-        Raises UpstreamFailure if the engine does not answer, Disputed if it confirms none or several that differ,
-        msgspec.MsgspecError for an answer that cannot be read.
+        Raises UpstreamFailure if the engine does not answer, Disputed if it confirms no question or several that
+        differ, msgspec.MsgspecError for an answer that cannot be read.
         """
         rendered = await self._rendered(asked)
         count = await self._count(asked) if rendered is None else len(rendered)
@@ -107,7 +108,9 @@ class PromptQuestions:
         return _agreed(asked, confirmed)
 
     async def _tokenized(self, asked: Asked, question: Question, refusals: list[UpstreamFailure]) -> PromptAnswer | None:
-        """None, and one more of `refusals`, for a question that the engine refuses, as templates refuse some orders."""
+        """The engine's tokens for the question. None, and one more of `refusals`, if it refuses the question, as
+        templates refuse some orders of messages.
+        """
         try:
             told = msgspec.json.decode(await self._post(asked, "/tokenize", question.body(asked.model)), type=_Tokens)
         except UpstreamFailure as failure:
@@ -121,7 +124,7 @@ class PromptQuestions:
         return PromptAnswer(question=question, tokens=told.tokens, strings=strings or ())
 
     async def _texts(self, asked: Asked, tokens: list[int]) -> list[str]:
-        """The text of each token, from an engine whose `/tokenize` tells ids alone; none if it does not tell."""
+        """The text of each token, for an engine whose `/tokenize` returns only ids; empty if it does not say."""
         try:
             return msgspec.json.decode(await self._post(asked, "/detokenize", detokenizing(tokens, asked.model)), type=_Texts).text
         except (UpstreamFailure, msgspec.MsgspecError):
@@ -137,7 +140,7 @@ class PromptQuestions:
         return None if answer is None else msgspec.json.decode(answer, type=_Rendered).token_ids
 
     async def _count(self, asked: Asked) -> int | None:
-        """How many tokens the engine says the request has; None if it does not say."""
+        """The engine's own count of the request's tokens; None if it gives none."""
         if asked.path != MESSAGES:
             return None
         body = {"model": asked.model} | {field: asked.document[field] for field in _COUNTED if field in asked.document}

@@ -1,8 +1,8 @@
-"""Which blocks of its engine's a prompt has: what is known of its tokens, and the asking for what is not.
+"""Finds a prompt's blocks, as its engine cuts them: by the tokens that are known, and by asking an engine for the rest.
 
-Only pools whose engines send KV events have a use for it. Nothing waits for it: a request is routed by what is known
-when it comes, and by the router's own history for the rest. The engine's own tokenizer is asked meanwhile, so that the
-next prompt that begins like this one is known.
+Only pools whose engines send KV events need this. No request waits for it: routing uses the tokens that are known when
+a request arrives, and the router's own history for the rest. Meanwhile the engine's own tokenizer is asked, so that the
+next prompt with this beginning is known.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS
 from fairlead_router.pools.pool import Pool
 
 KNOWN_ENOUGH = 0.95
-"""A prompt of which this share is known is not asked for. llm-d's prefix store takes 0.8; but an agent adds little with
-each turn, so that what its engine holds would soon be known a fifth too low.
+"""A prompt is not asked for if this share of it is known. llm-d's prefix store takes 0.8; but an agent adds little with
+each turn, so the known part of what its engine holds would soon be a fifth too low.
 """
 
 AT_ONCE = 4
-"""Questions to the engines of one pool; more prompts are left unknown."""
+"""Most questions in flight to the engines of one pool; further prompts stay unknown."""
 
 MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
-"""After so many requests in a row of which an engine made other tokens, nothing is asked for those of their path for so
-long.
+"""When engines dispute this many requests of a path in a row (they made other tokens), questions for that path pause
+for this long.
 """
 
 logger = logging.getLogger(__name__)
@@ -43,14 +43,14 @@ logger = logging.getLogger(__name__)
 
 @value
 class RoutedPrompt:
-    """What routing is told of a prompt."""
+    """A prompt's tokens as routing sees them."""
 
     prompt_tokens: int
     engine_blocks: tuple[int, ...] = ()
 
 
 class _Asking:
-    """What is asked of one pool's engines."""
+    """The state of questions to one pool's engines."""
 
     __slots__ = ("disputed_until", "disputes", "known", "rendering", "rendering_seen", "tasks")
 
@@ -59,11 +59,11 @@ class _Asking:
         self.tasks: dict[PromptText, asyncio.Task[None]] = {}
         self.rendering = RENDERINGS[0]
         self.rendering_seen = False
-        """Whether the engines were seen to render by it; else it is the usual one."""
+        """Whether the engines were seen to render this way; otherwise it is only the usual way."""
         self.disputes: Counter[str] = Counter()
-        """In a row, by path."""
+        """Disputes in a row, by path."""
         self.disputed_until: dict[str, float] = {}
-        """By path, in Unix seconds."""
+        """Until when a path is not asked about, in Unix seconds."""
 
     def dispute(self, path: str, now: float) -> None:
         """Note that an engine made other tokens of a request."""
@@ -81,8 +81,8 @@ class PromptTokens:
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
     def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
-        """What is known now of the prompt of a request for the model or an `adapter`. Asks an engine for the rest, and
-        does not wait for it.
+        """The tokens that are known now of a prompt, for the model or an `adapter`. Asks an engine for the rest,
+        without waiting for the answer.
         """
         caches = pool.scheduler.caches
         if not caches.heard or not caches.block_tokens:
@@ -103,7 +103,7 @@ class PromptTokens:
         return _routed(found, prompt.size, estimated_tokens, caches.block_tokens, asking.known.tail_tokens)
 
     def asks(self, pool: Pool) -> int:
-        """How many prompts of a pool engines are being asked for."""
+        """How many questions about a pool's prompts are in flight."""
         return len(self._of_pool(pool).tasks)
 
     def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:
@@ -161,7 +161,9 @@ class PromptTokens:
 
 
 def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
-    """Whether the pool's engines render the request as `question` says. Of SGLang only what has one way is known."""
+    """Whether the pool's engines render the request as `question` says. For SGLang, only requests with one way to
+    render are known.
+    """
     if pool.table.engine.type != "sglang" or path == COMPLETIONS:
         return True
     given = any(document.get(field) is not None for field in ("reasoning_effort", "documents"))
@@ -169,7 +171,9 @@ def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
 
 
 def _routed(found: KnownBeginning, size: int, estimated_tokens: int, block_tokens: int, tail_tokens: int) -> RoutedPrompt:
-    """A prompt known in part has, for the rest, as many tokens a byte as its beginning, and what ends every prompt."""
+    """For the unknown rest of a prompt, assumes the tokens per byte of its beginning, plus the tokens that end every
+    prompt.
+    """
     if found is NOTHING_KNOWN or not found.tokens:
         return RoutedPrompt(prompt_tokens=estimated_tokens)
     tokens = found.tokens if found.whole or not found.size else round(size * found.tokens / found.size) + max(1, tail_tokens)

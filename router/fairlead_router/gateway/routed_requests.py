@@ -1,11 +1,11 @@
-"""From a parsed request to what its pool is asked: which pool serves it, and what routing is told of it.
+"""Turns a parsed request into the question for its pool: which pool serves it, and what routing needs to know.
 
-The gateway and the endpoint picker differ in how a request reaches them and its engine; what is in between is here.
+The gateway and the endpoint picker differ in how a request reaches them and its engine; everything in between is here.
 
-A prompt's tokens are counted from its kind, and from the bytes of it that its engine will turn into tokens. The
+The router estimates a prompt's tokens from its kind, and from the bytes that its engine will turn into tokens. The
 canonical prompt has everything that an engine renders, so its length is what counts. But a token of JSON has fewer
-bytes than one of prose, what stands for a medium is an estimate, and some of a prompt may be at the engine. What of
-these a prompt has decides its kind, and a token's size is learned for each kind alone
+bytes than one of prose, the bytes that stand for a medium are an estimate, and part of the prompt may be at the engine.
+The parts that a prompt has decide its kind, and the router learns a token's size for each kind separately
 (`fairlead.routing.knowledge.token_sizes`):
 
     plain text     text alone
@@ -41,17 +41,17 @@ from fairlead_router.relaying.response_holders import previous_response
 from fairlead_router.serving.bodies import header_value
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Fields that make a prompt longer or shorter by what is not in its bytes."""
+"""Fields that lengthen or shorten a prompt by parts that are not in its bytes."""
 _MAY_HIDE = _UNSEEN | {"truncation"}
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
-"""By the kinds of a prompt."""
+"""Suffixes by a prompt's kinds."""
 
 Document = Mapping[str, Any]
 
 
 class PromptSize(NamedTuple):
-    """`counted_bytes` are what the prompt's tokens are counted from."""
+    """`counted_bytes` are the bytes from which the prompt's tokens are counted."""
 
     kind: str
     counted_bytes: int
@@ -59,7 +59,7 @@ class PromptSize(NamedTuple):
 
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
-    """What the tokens of a request's prompt are counted from."""
+    """The size from which the tokens of a request's prompt are counted."""
     length = len(prompt.text)
     if _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
@@ -86,12 +86,12 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """What a client may use: what its key opens; everything for nobody, who got in because no key is required."""
+    """The pools that a client may use: those that its key opens, or all for a client that got in without a key."""
     return every if key is None else key.opens
 
 
 def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Whether the answer may be made in the background, to be asked for later; engines take 1 and "true" for true."""
+    """Whether the answer may be made in the background, for a later request; engines take 1 and "true" for true."""
     return endpoint.dialect is Dialect.RESPONSES and bool(parsed.document.get("background"))
 
 
@@ -145,9 +145,9 @@ class RoutedRequests:
         client_id: str = "",
         explain: bool = False,
     ) -> RoutingRequest:
-        """What routing is told. `naming` are the headers that may name the session, `within` the only instances that
-        may serve it; one that goes on from a response may be served by that one's holder only. `client_id` is the
-        client's own id of the request; `explain`: its decision is to be kept.
+        """The request as routing sees it. `naming` are the headers that may name the session, `within` the only
+        instances that may serve it. A request that continues a response may go only to the instance that holds it.
+        `client_id` is the client's own id of the request; with `explain` the router keeps its decision.
         """
         prompt = parsed.prompt.text
         previous: str | None = None
@@ -189,7 +189,7 @@ class RoutedRequests:
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Only the instance that holds the response, if it takes requests and is among those that may serve this one.
-        Else any of these, and its engine says that it does not know the response.
+        Otherwise any of these; its engine then says that it does not know the response.
         """
         home = self._held.find(response)
         if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):

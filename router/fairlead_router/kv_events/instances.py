@@ -1,4 +1,4 @@
-"""The KV events of one instance: a subscription per data-parallel rank, and whether what they say counts."""
+"""The KV events of one instance: a subscription per data-parallel rank, and whether its events count."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fairlead_router.kv_events.subscriptions import Subscription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventReading:
-    """What is known of one rank's events, for metrics."""
+    """The state of one rank's events, for metrics."""
 
     rank: int
     state: str
@@ -67,17 +67,17 @@ class InstanceEvents:
 
     @property
     def has_wrong_size(self) -> bool:
-        """Whether its blocks are of another size than those of its pool."""
+        """Whether its block size differs from its pool's."""
         return self._wrong_size
 
     def check(self) -> None:
-        """Ask again for replays that do not come, and judge anew; done about once a second."""
+        """Ask again for overdue replays, and judge the sources again; runs about once a second."""
         for one in self.subscriptions:
             one.check_replay()
         self._judge()
 
     def close(self) -> None:
-        """Follow it no more; the pool forgets what it told."""
+        """Stop following it; the pool forgets its events."""
         for one in self.subscriptions:
             one.close()
             self._caches.index.drop(one.source)

@@ -1,9 +1,9 @@
 """The blocks of prompts whose tokens are known, found by the prompts' texts.
 
 A prompt's tokens come from its engine, later than the prompt. The next prompt that begins with the same text has the
-same tokens there, so what is kept is, for every beginning of a text in chunks of bytes, the keys of the engine's blocks
-that end in it. That a lookup costs one hash a chunk, and no tokenizing, is llm-d's idea (its prefix store); what
-differs: a beginning is one of the same model, roles and template, and all is counted in bytes.
+same tokens there. So for every beginning of a text, in chunks of bytes, this keeps the keys of the engine's blocks that
+end in it. That a lookup costs one hash a chunk, and no tokenizing, is llm-d's idea (its prefix store); what differs: a
+beginning is one of the same model, roles and template, and all is counted in bytes.
 
 Where in the texts a token ends is found by the strings that an engine gives for its tokens. A tokenizer of bytes writes
 each byte as one printable character (GPT-2's table), one of pieces writes a space as `▁` and an odd byte as `<0x0A>`;
@@ -89,10 +89,10 @@ def _plain(token_strings: Sequence[str]) -> tuple[bytes, list[int]]:
 
 CHUNK_BYTES = 256
 MOST_CHUNKS = 200_000
-"""Some 50 MB of text; those not used for longest are forgotten."""
+"""Some 50 MB of text; the least recently used are forgotten."""
 
 UNSURE_TOKENS = 8
-"""So many tokens before the end of a chunk may be cut otherwise when another text follows."""
+"""This many tokens before the end of a chunk may be cut otherwise when another text follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class PromptText:
     cache_salt: str | None = None
     adapter: str | None = None
     tool_bytes: int = 0
-    """Of what is rendered besides them: the tools' declarations."""
+    """Rendered besides the texts: the tools' declarations."""
 
     @property
     def size(self) -> int:
@@ -116,7 +116,7 @@ class PromptText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBeginning:
-    """How much of a prompt is known: the keys of its engine's blocks, and how many bytes and tokens that is."""
+    """The known part of a prompt: the keys of its engine's blocks, and the bytes and tokens in it."""
 
     blocks: tuple[int, ...] = ()
     tokens: int = 0
@@ -133,7 +133,7 @@ class _Chunk:
     blocks: tuple[int, ...]
     """Keys of the blocks that end in it."""
     tokens: int
-    """Of the prompt, up to its end."""
+    """The prompt's tokens up to the end of this chunk."""
 
 
 class KnownPrompts:
@@ -143,17 +143,18 @@ class KnownPrompts:
         self.block_tokens = block_tokens
         self._most = max(1, most_chunks // 2)
         self._young: dict[int, _Chunk] = {}
-        """Used or learnt since the other half became old."""
+        """Chunks used or added since the other half became old."""
         self._old: dict[int, _Chunk] = {}
         self.tail_tokens = 0
-        """What the template last wrote behind the last text: the end of a message, the beginning of the answer."""
+        """Tokens that the template last wrote behind the last text: the end of a message, the beginning of the answer.
+        """
 
     def __len__(self) -> int:
         """Chunks kept."""
         return len(self._young) + len(self._old)
 
     def find(self, prompt: PromptText) -> KnownBeginning:
-        """What is known of the prompt's beginning."""
+        """The known beginning of the prompt."""
         blocks: list[int] = []
         tokens = size = 0
         leads = True
@@ -170,9 +171,10 @@ class KnownPrompts:
         return KnownBeginning(blocks=tuple(blocks), tokens=tokens, size=size) if tokens else NOTHING_KNOWN
 
     def learn(self, prompt: PromptText, token_ids: Sequence[int], token_strings: Sequence[str]) -> bool:
-        """Keep the prompt's blocks. False if its tokens' strings do not fit its texts; then only all of it is known.
+        """Keep the prompt's blocks. False if its tokens' strings do not fit its texts; then only the whole prompt is
+        known.
 
-        Raises OverflowError or TypeError for a token id that is none.
+        Raises OverflowError or TypeError for an invalid token id.
         """
         keys = block_keys(token_ids, self.block_tokens, lora_name=prompt.adapter, cache_salt=prompt.cache_salt)
         found = aligned(prompt.texts, token_strings) if len(token_strings) == len(token_ids) else None

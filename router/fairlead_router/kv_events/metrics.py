@@ -1,4 +1,6 @@
-"""Metrics of KV events: how far each instance's are heard, and whether what is believed of its cache is true."""
+"""Metrics of KV events: how completely each instance's events are heard, and whether the beliefs about its cache are
+true.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -19,7 +21,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
 
 
 class Belief:
-    """What was believed to be cached of prompts, against what their engine counted."""
+    """How many prompt tokens the router believed to be cached, against the engine's own count."""
 
     __slots__ = ("difference_tokens", "exact", "predicted_tokens", "reported_tokens", "requests")
 
@@ -29,7 +31,7 @@ class Belief:
         self.predicted_tokens = 0
         self.reported_tokens = 0
         self.difference_tokens = 0
-        """Of each request by itself, without sign."""
+        """The sum over requests of the absolute difference."""
 
     def compare(self, predicted_tokens: int, reported_tokens: int) -> None:
         """One more request."""
@@ -65,7 +67,7 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
 
 
 def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
-    """By pool, then by instance and by what the belief came from (`events`, `expected` or `history`)."""
+    """By pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
         "fairlead_router_cache_beliefs", "Answered requests of which the engine told how much was cached.", labels=labels

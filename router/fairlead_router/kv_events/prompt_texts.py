@@ -1,9 +1,10 @@
-"""From a request's document to what determines its prompt's tokens, and to the question that an engine answers them by.
+"""Turns a request's document into the texts that determine its prompt's tokens, and into the question that an engine
+answers with them.
 
 Engines tokenize completions of one text, and chats (`POST /tokenize`). Anthropic's messages and Responses become chats
 by vLLM's own rules (`conversations`), checked against vLLM 0.32: `entrypoints/anthropic/serving.py`,
 `entrypoints/openai/responses/`, `renderers/online_renderer.py`. Where a prompt depends on more than such a question can
-say (images, a stored conversation, fields that only the request's own path knows), there is none.
+say (images, a stored conversation, fields that only the request's own path knows), there is no question.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,14 +29,16 @@ _UNASKABLE: Mapping[str, tuple[str, ...]] = {
     MESSAGES: (),
     RESPONSES: ("previous_response_id", "conversation", "prompt", "previous_input_messages", "mm_processor_kwargs", "media_io_kwargs"),
 }
-"""Fields of which `/tokenize` knows nothing and tokens depend on: a request that has one is not asked for."""
+"""Fields that tokens depend on and `/tokenize` does not know: a request with one is not asked for."""
 
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 
 @value
 class Rendering:
-    """What in vLLM's conversion of messages depends on the model's chat template, and is not known from a request."""
+    """The part of vLLM's conversion of messages that depends on the model's chat template, and is not known from a
+    request.
+    """
 
     merge_system: bool = False
     """System messages among the others join the first one: the template takes none elsewhere."""
@@ -48,14 +51,14 @@ RENDERINGS = tuple(Rendering(merge_system=merge, disabled_effort=effort) for eff
 
 @value
 class Question:
-    """A prompt by what determines its tokens, and the fields of the `POST /tokenize` that gives them."""
+    """A prompt's texts, and the fields of the `POST /tokenize` that gives its tokens."""
 
     prompt: PromptText
     fields: Mapping[str, Any]
     rendering: Rendering
 
     def body(self, model: str) -> bytes:
-        """Of that POST, to an engine that serves `model`."""
+        """The body of that POST, to an engine that serves `model`."""
         return orjson.dumps({"model": model, "return_token_strs": True, **self.fields})
 
 

@@ -23,10 +23,10 @@ class Readable(Protocol):
     """Something with sockets."""
 
     def read(self, until: float) -> bool:
-        """Take what has arrived, until this moment of `time.perf_counter`. Whether there may be more."""
+        """Take what has arrived, until this moment of `time.perf_counter`. Returns whether there may be more."""
 
     def give_up(self) -> None:
-        """Reading failed by a fault of ours: do without it."""
+        """Reading failed because of our own bug: do without it."""
 
 
 class SlicedReader:

@@ -1,8 +1,8 @@
 """Where an engine publishes KV events, by its own word.
 
 vLLM's versions answer `GET /kv_event_sources` in three ways: an object by data-parallel rank, a list of ranks, and that
-list under `sources`. SGLang tells the ports of rank 0 under `kv_events` of `GET /server_info`; a rank adds its number.
-How many ranks it has it tells there too, with events or without.
+list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; a rank adds its
+number. That answer also has the number of ranks, with events or without.
 """
 
 import re
@@ -26,7 +26,7 @@ class SourcesUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSource:
-    """What one rank of an engine publishes; endpoints as a subscriber connects to them."""
+    """The source of one rank's events; its endpoints are as a subscriber connects to them."""
 
     rank: int
     endpoint: str
@@ -70,7 +70,7 @@ _SERVER_INFO = msgspec.json.Decoder(_ServerInfo)
 
 
 def sources_path(engine_type: str) -> str:
-    """Path where an engine of this `engine.type` tells its sources."""
+    """Path where an engine of this `engine.type` reports its sources."""
     return _SOURCES_PATHS[engine_type]
 
 

@@ -1,7 +1,7 @@
 """One source of KV events: from its sockets, through its numbers, into the index of its pool.
 
 Nothing here waits. What arrives is taken in slices (`Subscription.read`), so that a burst of events delays no request.
-A batch that was lost is asked for at the engine's replay socket; one that nobody can bring back costs accuracy only.
+The router asks the engine's replay socket for a lost batch; one that cannot be replayed costs accuracy only.
 """
 
 from collections import deque
@@ -20,14 +20,14 @@ from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode
 
 REPLAY_SECONDS = 2.0
-"""So long a replay may say nothing before it is asked for again."""
+"""The longest silence of a replay before the router asks for it again."""
 
 MOST_TRIES = 3
-"""An engine that publishes and does not answer so many times has no replay to give."""
+"""A publishing engine that leaves this many questions unanswered has no replay to give."""
 
 MOST_BATCHES_WAITING = 5_000
 MOST_MESSAGES_WAITING = 10_000
-"""Kept by ZMQ for a source; what comes after is lost, and asked for again."""
+"""Messages that ZMQ keeps for a source; later ones are lost, and asked for again."""
 
 MOST_MESSAGE_BYTES = 64 * 1024 * 1024
 
@@ -36,7 +36,7 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 _CONNECTION_EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 _NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)  # as numbers: an enum's members cost more
 _CLEARED = object()
-"""Stands between batches: what the source held before is no longer."""
+"""Stands between batches: the source no longer holds its earlier blocks."""
 
 
 class Subscription:
@@ -73,7 +73,8 @@ class Subscription:
             can_replay=told.replay_endpoint is not None, most_waiting=MOST_BATCHES_WAITING
         )
         self._heard_out = False
-        """Whether a replay has ended since the connection stood: an engine that told nothing then holds nothing."""
+        """Whether a replay has ended since the connection was made: an engine that sent nothing by then holds nothing.
+        """
         self._unapplied: deque[WireBatch | object] = deque()
         self._replay: Socket | None = None
         self._replay_due = 0.0
@@ -99,13 +100,13 @@ class Subscription:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the index has all that could be heard of the source."""
+        """Whether the index has everything that this router could hear from the source."""
         if self._closed:
             return False
         return self.state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (self.state is SourceState.WAITING and self._heard_out)
 
     def read(self, until: float) -> bool:
-        """Take what has arrived, until this moment of `time.perf_counter`. Whether there may be more."""
+        """Take what has arrived, until this moment of `time.perf_counter`. Returns whether there may be more."""
         while perf_counter() < until and not self._closed:
             if self._unapplied:
                 self._apply(self._unapplied.popleft())
@@ -114,7 +115,7 @@ class Subscription:
         return not self._closed
 
     def check_replay(self) -> None:
-        """Ask again for a replay that does not come; done about once a second."""
+        """Ask again for an overdue replay; runs about once a second."""
         if self._replay is None or self._now() < self._replay_due:
             return
         if self._tries < MOST_TRIES or not self._tracker.waiting:
@@ -128,7 +129,7 @@ class Subscription:
         self._changed()
 
     def close(self) -> None:
-        """Close its sockets; the index keeps what the source told until it is dropped there."""
+        """Close its sockets; the index keeps the source's events until the source is dropped there."""
         if self._closed:
             return
         self._closed = True
@@ -230,7 +231,7 @@ class Subscription:
             self._note_state()
 
     def _ask(self, begin: int) -> None:
-        """On a socket of its own, so that no late answer to an earlier question is taken for one to this."""
+        """Ask for a replay on a new socket, so that no late answer to an earlier question passes for this one's."""
         assert self.told.replay_endpoint is not None
         self._close_replay()
         self._replay = self._opened(zmq.DEALER)

@@ -1,8 +1,8 @@
 """Batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on and of SGLang.
 
 A batch is an array `[stamp, events, rank]`; the newest sources make it a map. An event is a map with its name under
-`type`, of older engines an array that begins with the name, where defaults at the end are left out. What an engine
-adds later (fields, events) is passed over.
+`type`, of older engines an array that begins with the name, where defaults at the end are left out. Fields and events
+that engines add later are skipped.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
 
     @property
     def cache_salt(self) -> str | None:
-        """Only maps tell it."""
+        """Only maps have it."""
         return None
 
 

@@ -1,7 +1,8 @@
 """Every way in which a request for a pool's engines can end, and what follows from it.
 
-This is the one table: a pool ends requests by it, keys are charged by it, and docs/gateway.md prints it. Who asked for
-work pays for it, also who does not wait for the answer; who got nothing because an engine or the pool failed does not.
+This is the one table: a pool ends requests by it, keys are charged by it, and docs/gateway.md prints it. A client that
+asked for work pays for it, even if it does not wait for the answer. A client that got nothing because an engine or the
+pool failed does not.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 
 class Ending(Enum):
-    """How a request that a pool knows ended. A request ends once, the first way that comes about."""
+    """How a pool's request ended. A request ends once, in the first way that happens."""
 
     __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
 

@@ -1,4 +1,4 @@
-"""Metrics by instance: what this router has sent it, and what its engine told last."""
+"""Metrics by instance: what this router has sent to it, and what its engine last reported."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class InstanceReading:
         self.waiting = waiting
         self.kv_usage = kv_usage
         self.engine = EngineFigures() if engine is None else engine
-        """What its metrics said last."""
+        """The engine's last metrics."""
         self.ranks = ranks
-        """The same of each of its data-parallel ranks, if it has several."""
+        """The metrics of each of its data-parallel ranks, if it has several."""
         self.lives = lives
-        """How the work of each goes on; under None that of an engine which is one."""
+        """The progress of each rank; the key is None for an engine without ranks."""
 
 
 def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:

@@ -38,9 +38,9 @@ class RouterMetrics(Collector):
         self.readings: list[InstanceReading] = []
         self.pool_readings: list[PoolReading] = []
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
-        """What is known of instances' KV events, by pool and instance."""
+        """The state of instances' KV events, by pool and instance."""
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
-        """What learning policies have learnt, by pool."""
+        """The reports of learning policies, by pool."""
         self.training = TrainingCounters()
         self.client_errors: Counter[str] = Counter()
         self.key_refusals: Counter[str] = Counter()
@@ -58,9 +58,9 @@ class RouterMetrics(Collector):
         self.asking_routers = 0
         self.asked_pools = 0
         self.body_bytes: Callable[[], int] = int
-        """Memory that the bodies of requests under way take."""
+        """Memory that the bodies of requests in flight take."""
         self.picker_streams: Callable[[], int] = int
-        """How many requests of proxies are under way."""
+        """How many requests of proxies are in flight."""
         self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -76,7 +76,7 @@ class RouterMetrics(Collector):
         return counters
 
     def forget_pool(self, name: str) -> None:
-        """The pool is gone: nothing is told of it any more."""
+        """The pool is gone: stop exporting its metrics."""
         self.pools.pop(name, None)
         self.training.forget_pool(name)
 

@@ -1,4 +1,4 @@
-"""What a router counts of each pool. Counting on the request path is plain arithmetic on these objects."""
+"""The router's counters for each pool. Counting on the request path is plain arithmetic on these objects."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class PoolCounters:
         self.unfetched = 0
         self.unkept_decisions = 0
         self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
-        """By instance, and by what the belief came from: `events` or `history`."""
+        """By instance, and by the basis of the belief: `events`, `expected` or `history`."""
         self.known_prompts: Counter[str] = Counter()
         """Requests to a pool with KV events, by how much of the prompt's tokens was known."""
         self.tokenizing: Counter[str] = Counter()
@@ -116,7 +116,7 @@ class PoolCounters:
         self.queued = Distribution()
 
     def count_end(self, outcome: Outcome) -> None:
-        """A request ended so. Refusals are counted by their reasons (`refused`)."""
+        """Count a request's end. Refusals are counted by their reasons (`refused`)."""
         match outcome:
             case Outcome.SERVED:
                 self.served += 1
@@ -130,7 +130,7 @@ class PoolCounters:
                 pass
 
     def plausible(self, tokens: int | None) -> int | None:
-        """The tokens that an engine told; None, and counted, where that cannot be."""
+        """The token count that an engine reported; None, and counted, where it is impossible."""
         if tokens is None or 0 <= tokens <= MOST_TOKENS:
             return tokens
         self.implausible_usages += 1
@@ -142,9 +142,9 @@ class PoolCounters:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count how far what was believed of the instance's cache is from what its engine found there.
+        """Count how far the router's belief about the instance's cache is from what its engine found there.
 
-        Not of a prompt that another instance computed or sent: then the engine counts what it was given as cached.
+        It skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"

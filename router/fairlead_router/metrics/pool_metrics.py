@@ -1,4 +1,4 @@
-"""Metrics by pool: what was counted there, what it holds and has learned now, and how a policy that learns gets on."""
+"""Metrics by pool: its counters, its present and learned figures, and the progress of a policy that learns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pool is told of a request that was picked for: how its response goes, who served it, and how it ended.
+"""Reports a picked request's progress to its pool: how its response goes, which engine served it, and how it ended.
 
 An account is settled exactly once, by `ended` or `abandoned`. The proxy does not say why a stream ends early: a client
 that went away and an engine that was lost in the middle of its answer both count as cancelled.
@@ -37,7 +37,7 @@ HeaderPairs = list[tuple[bytes, bytes]]
 
 
 class Account(Protocol):
-    """One picked request, from the beginning of its response."""
+    """One picked request, from the beginning of its response on."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """The response began, from the endpoint `served` if that is known: headers to set in it."""
@@ -53,7 +53,7 @@ class Account(Protocol):
 
 
 class NoAccount:
-    """A request of which no pool was told."""
+    """A request that no pool knows of."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """Nothing is changed."""
@@ -76,7 +76,7 @@ class RoutedAccount:
     def __init__(
         self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, asking: UsageAsking, *, is_known: bool = True
     ) -> None:
-        """`is_known`: the path is the gateway's, so it is known what an answer to it must have."""
+        """`is_known`: the path is the gateway's, so the form of its answers is known."""
         self.pool = pool
         self._is_known = is_known
         self.asks_usage = False
@@ -85,7 +85,7 @@ class RoutedAccount:
         self.ticket = ticket
         self.told: Sequence[str] = ()
         self.name = ""
-        """The name by which engines are asked for the model or adapter."""
+        """The engines' name for the model or adapter."""
         self._dialect = dialect
         self._held = held
         self._status = 0
@@ -116,7 +116,7 @@ class RoutedAccount:
         return self._named(dispatch)
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
-        """The proxy went down its list: those before `served` failed it."""
+        """The proxy went down its list: the endpoints before `served` failed the request."""
         pool = self.pool
         instance = next((name for name, address in pool.addresses.items() if address == served), None)
         if instance is None or instance == instance_of(dispatch.instance):
@@ -203,7 +203,7 @@ class RoutedAccount:
         self.pool.account.cancel(self.ticket, now)
 
     def _is_answer(self) -> bool:
-        """Whether what came after a status of success is an answer; of a path that is not the gateway's, whether it is
+        """Whether the body after a status of success is an answer. For a path that is not the gateway's: whether it is
         no error.
         """
         if self._reader is not None:
@@ -224,7 +224,7 @@ class RoutedAccount:
         return usage or Usage()
 
     def _note_refusal(self, dispatch: Dispatch) -> None:
-        """No proxy can send the request once more, but the next one is not to be refused for this."""
+        """No proxy can send the request again, but the next request must not be refused for this."""
         if self.asks_usage and self._status in REFUSALS and names_the_option(b"".join(self._pieces or ())):
             self._asking.refused(dispatch.address)
 
@@ -235,8 +235,8 @@ class RoutedAccount:
 
 
 class DirectAccount:
-    """A request that went past the scheduler, to the first of `told` unless the proxy tells otherwise. With `charge` it
-    asks for a response, whose tokens are charged as they are seen.
+    """A request that bypassed the scheduler, to the first of `told` unless the proxy reports another. With `charge` it
+    asks for a response, whose tokens are charged when they are seen.
     """
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None) -> None:
@@ -267,7 +267,7 @@ class DirectAccount:
         return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """See `Account`. Only of a response is anything read."""
+        """See `Account`. Only a response is read."""
         if self._later is not None:
             self._later.feed(piece)
         return piece
@@ -282,7 +282,7 @@ class DirectAccount:
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
-        """See `Account`. A failure that its status told stays one."""
+        """See `Account`. A failure that its status reported stays one."""
         self._leave(now)
         if self._outcome == "failed":
             self._tries.over(now)

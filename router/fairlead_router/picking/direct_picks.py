@@ -29,7 +29,7 @@ _ENDS_A_LINE = re.compile(rb"[\r\n\0]")
 
 
 class DirectPicks:
-    """Decides for them. `start` lets a request go on in a task of its own, which tells it of what fails there."""
+    """Decides for such requests. `start` lets a request go on in a task of its own, which refuses it on a failure."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class DirectPicks:
         return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
 
     def _send(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], charge: Charge | None = None) -> None:
-        """Name the first of the instances, then as many of the others as may be named."""
+        """Name the first of the instances, then as many others as the settings allow."""
         told = instances[: 1 + self._settings.picker_fallbacks]
         asked.account = DirectAccount(pool, told, self._now(), charge)
         asked.send(pool, [pool.addresses[instance] for instance in told], self._calls.next_id())
@@ -104,5 +104,5 @@ class DirectPicks:
 
 
 def of_http1(headers: HeaderList) -> HeaderList:
-    """The headers that may stand in a request of HTTP/1.1; whoever reaches the picker's port may send any bytes."""
+    """The headers that are valid in a request of HTTP/1.1; whoever reaches the picker's port may send any bytes."""
     return [(name, value) for name, value in headers if _NAME.fullmatch(name) and not _ENDS_A_LINE.search(value)]

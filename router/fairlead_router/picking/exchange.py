@@ -38,13 +38,13 @@ class Stage(Enum):
 
     NEW = "new"
     READING = "reading"
-    """The request's body comes."""
+    """The request's body is arriving."""
     DECIDING = "deciding"
     PICKED = "picked"
     RESPONDING = "responding"
     RESPONDED = "responded"
     OVER = "over"
-    """Nothing that comes matters any more."""
+    """All further messages are ignored."""
 
 
 class Say(NamedTuple):
@@ -54,7 +54,7 @@ class Say(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """The request is complete: decide where it goes. Its body is given away."""
+    """The request is complete: decide where it goes. The receiver owns its body."""
 
     headers: HeaderList
     body: bytes
@@ -62,11 +62,11 @@ class Whole(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """More of a body came than is taken: answer the client."""
+    """The body is larger than allowed: answer the client."""
 
 
 class ResponseBegan(NamedTuple):
-    """The client is being answered, by the endpoint `served` if the proxy told."""
+    """The client's response has begun, from the endpoint `served` if the proxy reported it."""
 
     headers: HeaderList
     served: str | None
@@ -101,7 +101,7 @@ _OVER = (Stage.RESPONDED, Stage.OVER)
 
 
 class Exchange:
-    """One stream. Each method answers what is to be done now, in order. After `Finish` nothing more is to be done."""
+    """One stream. Each method returns the actions to do now, in order. After `Finish` there is nothing more to do."""
 
     __slots__ = ("_body", "_headers", "_most_bytes", "_trailers", "bodiless", "size", "stage", "subset")
 
@@ -129,15 +129,15 @@ class Exchange:
         return self._hear_request(message)
 
     def damaged(self) -> Sequence[Action]:
-        """What came is no message of the protocol."""
+        """The received bytes are no message of the protocol."""
         return self._violated("not a ProcessingRequest")
 
     def half_closed(self) -> Sequence[Action]:
-        """The proxy says no more."""
+        """The proxy sends no more messages."""
         return self._close(0, "")
 
     def gone(self) -> Sequence[Action]:
-        """The stream is no more: nothing can be said."""
+        """The stream is gone: nothing can be sent."""
         return self._close(0, "")
 
     def picked(self, destination: str, changed: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes], body: bytes) -> Sequence[Action]:
@@ -157,7 +157,7 @@ class Exchange:
         return actions
 
     def refused(self, answer: AnswerAtOnce) -> Sequence[Action]:
-        """The client is answered at once. After a response has begun it is too late for that."""
+        """Answer the client at once. After a response has begun it is too late for that."""
         if self.stage not in (Stage.NEW, Stage.READING, Stage.DECIDING, Stage.PICKED):
             return ()
         self.stage = Stage.OVER
@@ -218,7 +218,7 @@ class Exchange:
 
     @staticmethod
     def passed(body: bytes, *, ended: bool) -> Sequence[Action]:
-        """Let this go on of the response's body."""
+        """Pass on this piece of the response's body."""
         return _pieces(Side.RESPONSE, body, ended=ended) if body or ended else ()
 
     def _ended(self) -> Sequence[Action]:

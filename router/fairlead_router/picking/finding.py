@@ -27,8 +27,8 @@ def find_endpoint(target: bytes) -> Endpoint | None:
     """The gateway's endpoint of a path, also of one that ends in a slash, or with a prefix that a route takes away
     afterwards.
 
-    What needs no key has no prefix, and none begins with `/metrics` in any part: where it is not taken away, engines
-    serve what begins so as their metrics, however it goes on.
+    A path that needs no key has no prefix, and no part of a prefix begins with `/metrics`: if the route does not remove
+    it, engines serve their metrics for every path that begins so.
     """
     path = target.partition(b"?")[0].removesuffix(b"/")
     found = paths.find(path)
@@ -52,7 +52,9 @@ def pool_of_service(authority: bytes) -> str | None:
 
 
 def opening(key: GatewayKey | None, only: str | None) -> Opens:
-    """What a request may use: what its key opens, and of that only one pool if the picker was asked for that one."""
+    """The pools that a request may use: those that its key opens, and only one of them if the picker was asked for that
+    one.
+    """
     opens = opened_by(key)
     if only is None:
         return opens

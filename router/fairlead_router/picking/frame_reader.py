@@ -14,9 +14,8 @@ _OF_HEADERS = (HEADERS, CONTINUATION)
 
 
 class FrameReader:
-    """Reads one connection: `began` gets stream, flags and whole block of headers, `came` each other frame.
-
-    Whatever breaks the protocol raises ConnectionFailed, and nothing may be read any more.
+    """Reads one connection: `began` gets stream, flags and whole block of headers, `came` each other frame. A violation
+    of the protocol raises ConnectionFailed, and nothing may be read any more.
     """
 
     __slots__ = ("_began", "_block", "_came", "_rest", "is_greeted")
@@ -31,7 +30,7 @@ class FrameReader:
         """Whether the client has shown that it speaks HTTP/2."""
 
     def read(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Read bytes that have arrived."""
         if self._rest:
             data = self._rest + data
         start, end = 0, len(data)

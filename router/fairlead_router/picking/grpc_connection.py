@@ -14,11 +14,11 @@ from fairlead_router.picking.http2 import ConnectionFailed, HeaderBlocks
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 MOST_STREAMS = 2048
-"""Of one connection; a proxy opens another for more."""
+"""Most streams of one connection; a proxy opens another for more."""
 MOST_WINDOW_CHANGES = 100
-"""Settings of the streams' window that may come at once; each is worked out for every stream."""
+"""Changes of the streams' window that may arrive at once; each is computed for every stream."""
 MOST_QUEUED = 256 * 1024
-"""Bytes that are given to the transport at once, which then tells whether its peer takes them. The rest waits in its
+"""Bytes that are given to the transport at once, which then reports whether its peer takes them. The rest waits in its
 streams, where it counts.
 """
 FIRST_BYTES_SECONDS = 10.0
@@ -47,16 +47,18 @@ class GrpcConnection(asyncio.Protocol):
         self._blocks = HeaderBlocks(LARGEST_HEADERS)
         self._streams: dict[int, GrpcStream] = {}
         self._last_stream = 0
-        """The highest that may be served, as a GOAWAY tells it."""
+        """The highest that may be served, as a GOAWAY reports it."""
         self._highest_stream = 0
-        """The highest that the peer began. After a GOAWAY it may begin more until it has read that."""
+        """The highest that the peer began. After a GOAWAY it may begin more until it has read the GOAWAY."""
         self._send_window = http2.DEFAULT_WINDOW
         self._peer_window = http2.DEFAULT_WINDOW
         self._peer_frame_size = http2.DEFAULT_FRAME_SIZE
         self._unacknowledged = 0
         self._window_changes = 0
         self._has_room = False
-        """Whether the streams may send more than before: they are told after all that came, not after each frame."""
+        """Whether the streams may send more than before. They are notified after all received frames, not after each
+        one.
+        """
         self._paused = False
         self._leaving = False
         self._impatience: asyncio.TimerHandle | None = None
@@ -115,7 +117,7 @@ class GrpcConnection(asyncio.Protocol):
         self._flush_streams()
 
     def close(self) -> None:
-        """End the connection and with it its streams, after what was said."""
+        """End the connection and its streams, after the frames already queued."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
@@ -157,7 +159,7 @@ class GrpcConnection(asyncio.Protocol):
                     self._loop.call_soon(self._flush_streams)
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
-        """Send all of it in one frame if that may be; the usual case."""
+        """Send all of it in one frame if that is allowed; the usual case."""
         size = len(data)
         if (
             size > self._peer_frame_size
@@ -174,7 +176,7 @@ class GrpcConnection(asyncio.Protocol):
         return True
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of it as may be now; how many bytes that are."""
+        """Send as much of it as is allowed now; returns how many bytes."""
         sent = 0
         while sent < len(data) and not self._paused:
             if self._queued > MOST_QUEUED:

@@ -22,41 +22,41 @@ RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 
 
 
 class Listener(Protocol):
-    """Who handles a stream."""
+    """The handler of a stream."""
 
     def message(self, payload: bytes) -> None:
         """A message of the peer."""
 
     def keeps(self, size: int) -> bool:
-        """Whether so many bytes of a message may be kept until the rest of it comes; told each time that they change,
-        the last time 0.
+        """Whether `size` bytes of a message may be kept until the rest of it arrives. Called each time that the size
+        changes, at last with 0.
         """
 
     def half_closed(self) -> None:
         """The peer sends no more messages."""
 
     def gone(self) -> None:
-        """The stream is no more; nothing can be said on it."""
+        """The stream is gone; nothing can be sent on it."""
 
 
 class Connection(Protocol):
-    """What a stream asks of its connection."""
+    """The methods of a connection that a stream uses."""
 
     def push(self, data: bytes) -> None:
         """Send these bytes, together with others of the same moment."""
 
     def send_data(self, stream: GrpcStream, data: bytes) -> bool:
-        """Send all of it in one frame if that may be; the usual case."""
+        """Send all of it in one frame if that is allowed; the usual case."""
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of it as may be now; how many bytes that are."""
+        """Send as much of it as is allowed now; returns how many bytes."""
 
     def forget(self, stream: GrpcStream) -> None:
         """The stream has ended here."""
 
 
 Opener = Callable[["GrpcStream"], Listener | None]
-"""Who handles a new stream; None when nobody knows its path."""
+"""The handler of a new stream; None when nobody knows its path."""
 
 
 class GrpcStream:
@@ -77,7 +77,7 @@ class GrpcStream:
         self._buffer = bytearray()
         """The beginning of a message, which may come in a great many frames."""
         self._kept = 0
-        """Its size, as the listener was told last."""
+        """Its size, as last reported to the listener."""
         self._sent: Callable[[], None] | None = None
         """Called when nothing waits any more."""
         self._unacknowledged = 0
@@ -104,8 +104,8 @@ class GrpcStream:
         self.flush()
 
     def when_sent(self, then: Callable[[], None]) -> None:
-        """Call `then` as soon as nothing waits here, be it that all was sent or that none of it will be; at most the
-        last one given is called.
+        """Call `then` as soon as nothing waits here, because all was sent or none of it will be; only the last given
+        one is called.
         """
         if self._waiting:
             self._sent = then
@@ -113,15 +113,13 @@ class GrpcStream:
             then()
 
     def drop(self) -> None:
-        """Nobody has a use for what waits."""
+        """Discard the waiting messages."""
         self._waiting.clear()
         self._waiting_bytes = 0
         self._tell_sent()
 
     def finish(self, status: int, message: str = "") -> None:
-        """End the call; if all is well after what waits, which else nobody has a use for. Nobody listens to it any
-        more.
-        """
+        """End the call; if all is well after the waiting messages, else without them. Nobody listens to it any more."""
         if self._ended or self._closing is not None:
             return
         self.listener = None
@@ -131,7 +129,7 @@ class GrpcStream:
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as there is room."""
+        """Send the waiting bytes, as far as there is room."""
         waiting = self._waiting
         while waiting:
             piece = waiting[0]
@@ -191,7 +189,7 @@ class GrpcStream:
                 self._fail(RESOURCE_EXHAUSTED, "there is no memory for this message now")
 
     def close_half(self) -> None:
-        """The peer sends no more."""
+        """The peer sends no more data."""
         if self._buffer:
             self._fail(INVALID_ARGUMENT, "the stream ended in the middle of a message")
         elif self.listener is not None:

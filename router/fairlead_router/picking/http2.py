@@ -54,7 +54,7 @@ def settings(values: dict[int, int]) -> bytes:
 
 
 def window_update(stream: int, increment: int) -> bytes:
-    """Let the peer send so many bytes more on a stream, or on the connection (0)."""
+    """Let the peer send this many bytes more on a stream, or on the connection (0)."""
     return frame(WINDOW_UPDATE, 0, stream, increment.to_bytes(4, "big"))
 
 
@@ -113,7 +113,7 @@ def grpc_trailers(status: int, message: str, *, alone: bool) -> bytes:
 
 
 class HeaderBlocks:
-    """Decodes a connection's header blocks. One that changes no table means the same the next time it comes."""
+    """Decodes a connection's header blocks. A block that changes no table means the same each time."""
 
     MOST_REMEMBERED = 256
 
@@ -122,7 +122,7 @@ class HeaderBlocks:
         self._known: dict[bytes, Headers] = {}
 
     def decode(self, block: bytes) -> Headers:
-        """The fields of a block; of one that comes twice the first. Raises ConnectionFailed."""
+        """The fields of a block; for a repeated name the first value. Raises ConnectionFailed."""
         known = self._known.get(block)
         if known is not None:
             return known

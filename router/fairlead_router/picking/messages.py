@@ -1,4 +1,4 @@
-"""The messages of ext_proc, as far as an endpoint picker has a use for them, without any wire format."""
+"""The messages of ext_proc, as far as an endpoint picker needs them, without any wire format."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ from fairlead_router.serving.body_memory import MemoryFull, MemoryShare
 
 
 class PickedRequest:
-    """One request on its way to a destination; whoever owns its stream is told through the callbacks.
+    """One request on its way to a destination. Callbacks report to the owner of its stream.
 
-    `go(endpoints, withheld headers, changed headers, body)` and `refuse` come once, one of them; `account` is there
-    before either.
+    Either `go(endpoints, withheld headers, changed headers, body)` or `refuse` is called, once; `account` is there
+    before.
     """
 
     __slots__ = (
@@ -55,9 +55,9 @@ class PickedRequest:
         self.memory = memory
         """What its body holds of the memory for bodies, for as long as the body is here."""
         self.body = b""
-        """As it came or, later, as its engine gets it. No other copy is kept while the request waits."""
+        """As received or, later, as its engine gets it. No other copy is kept while the request waits."""
         self.encoded = True
-        """Whether the body is in the codings that the headers tell, if they tell some."""
+        """Whether the body still has the codings that the headers name, if they name any."""
         self._made_id = ""
         self.go = go
         self.refuse = refuse
@@ -69,12 +69,12 @@ class PickedRequest:
         """Whether its client asked for its decision to be kept, and may not."""
 
     def hold(self, size: int) -> None:
-        """Hold memory for so many bytes more of the body. Raises MemoryFull."""
+        """Hold memory for `size` bytes more of the body. Raises MemoryFull."""
         if not self.memory.take(size):
             raise MemoryFull
 
     def shown_id(self, make: Callable[[], str]) -> str:
-        """The id that answers tell: the client's own, or one that is made once."""
+        """The id that answers show: the client's own, or one that is made once."""
         given = header_value(self.headers, b"x-request-id") or ""
         if is_shown_id(given):
             return given

@@ -1,4 +1,4 @@
-"""The endpoint picker: the pool of each request of a proxy, the choice of its scheduler, and what came of it."""
+"""The endpoint picker: the pool of each request of a proxy, the choice of its scheduler, and the outcome."""
 
 from __future__ import annotations
 
@@ -86,16 +86,16 @@ class Picker:
         self.now = now
         self._holders = ResponseHolders(held, direct, pools)
         self._past = DirectPicks(settings, keys, calls, self._holders, held, now, self._start)
-        """What goes past the scheduler."""
+        """Requests that bypass the scheduler."""
 
     @property
     def most_bytes(self) -> int:
-        """Bytes of a body that are taken."""
+        """Most bytes of a body."""
         return self._most_bytes[0]
 
     @property
     def _most_bytes(self) -> tuple[int, str]:
-        """And the setting that says so."""
+        """Most bytes of a body, and the setting that says so."""
         settings = self._settings
         return max((settings.max_body_bytes, BODY_LIMIT), (settings.max_upload_bytes, UPLOAD_LIMIT))
 
@@ -116,7 +116,7 @@ class Picker:
         self._refuse(asked, body_too_large(*self._most_bytes))
 
     def too_slow(self, asked: PickedRequest) -> None:
-        """Refuse a body that does not come."""
+        """Refuse a body that does not arrive."""
         self._refuse(asked, body_too_slow(self._settings.timeouts.body))
 
     def memory_full(self, asked: PickedRequest) -> None:
@@ -180,7 +180,7 @@ class Picker:
         key: GatewayKey | None,
         opens: Opens,
     ) -> None:
-        """Place a request whose engine is told nothing of its body's codings. Raises BadRequest."""
+        """Decode the body and place the request: its engine gets the body without codings. Raises BadRequest."""
         largest = self._most_bytes if endpoint.handling is Handling.UPLOAD else (self._settings.max_body_bytes, BODY_LIMIT)
         size = len(asked.body)
         try:
@@ -196,7 +196,7 @@ class Picker:
     def _place(
         self, asked: PickedRequest, endpoint: Endpoint, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
-        """Decide by the body, which is there as its client meant it."""
+        """Decide by the body, decoded as its client meant it."""
         if endpoint.handling is Handling.ROUTED:
             self._route(asked, endpoint, subset, key, opens)
         else:
@@ -229,7 +229,7 @@ class Picker:
         return pool, name
 
     def _count(self, key: GatewayKey | None) -> None:
-        """A request that costs no tokens goes to a pool."""
+        """Count a request that goes to a pool and costs no tokens."""
         if key is not None:
             self._keys.sent_to_pool(key, self.now())
 
@@ -262,7 +262,7 @@ class Picker:
     async def _seek_holder(
         self, asked: PickedRequest, endpoint: Endpoint, parsed: ParsedRequest, pool: Pool, submit: Callable[[], None]
     ) -> None:
-        """Find out who holds the response that it goes on from, and then `submit` it."""
+        """Find the instance that holds the response which the request continues, then `submit` it."""
         await self._holders.seek(parsed.document, endpoint, pool, of_http1(asked.headers))
         asked.task = None
         submit()
@@ -324,7 +324,7 @@ class Picker:
             self._own_fault(asked)
 
     def _decided(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
-        """`asks` is what in the body asks the engine for usage, where its client did not."""
+        """`asks` is the change in the body that asks the engine for usage, where its client did not."""
         if asked.gone:
             return
         pool = account.pool
@@ -343,7 +343,7 @@ class Picker:
         asked.send(pool, account.told, ticket.request.id, rank_of(verdict.instance))
 
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
-        """The verdict, or one for another instance if by now it is known that the chosen one lacks the name."""
+        """The verdict, or one for another instance if the chosen one is known by now to lack the name."""
         pool, verdict = account.pool, ticket.verdict
         while isinstance(verdict, Dispatch) and pool.choice.names:
             lacks = pool.choice.lacks(verdict, account.name, self.now())

@@ -19,7 +19,7 @@ from fairlead_router.picking.streams import HEALTH_CHECK, HEALTH_WATCH, PROCESS,
 from fairlead_router.settings import RouterSettings, Timeouts
 
 FRAMING_BYTES = 64 * 1024
-"""What a message may be larger than the largest body."""
+"""Bytes by which a message may exceed the largest body."""
 
 BACKLOG = 1024
 
@@ -65,7 +65,7 @@ class PickerServer:
         self._servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener, backlog=BACKLOG, ssl=context))
 
     def open(self, stream: GrpcStream) -> Listener | None:
-        """Who handles a stream of this path; None when nobody does."""
+        """The handler of a stream of this path; None when there is none."""
         if stream.path == PROCESS:
             made = PickerStream(stream, self._picker, self._leave)
             self._streams.add(made)
@@ -74,7 +74,7 @@ class PickerServer:
         return self.open_health_check(stream)
 
     def open_health_check(self, stream: GrpcStream) -> Listener | None:
-        """Who handles a health check; None for any other path."""
+        """The handler of a health check; None for any other path."""
         if stream.path not in (HEALTH_CHECK, HEALTH_WATCH):
             return None
         made = HealthStream(stream, self._ready, self._health.discard, watching=stream.path == HEALTH_WATCH)
@@ -87,7 +87,7 @@ class PickerServer:
             self._idle.set()
 
     def sweep(self) -> None:
-        """Called a few times a second: ends what takes too long, tells those who watch, looks at the certificate."""
+        """Runs a few times a second: ends what takes too long, notifies health watchers, looks at the certificate."""
         now = self._now()
         if self._tls is not None:
             self._tls.look(now)
@@ -97,7 +97,7 @@ class PickerServer:
             health.look()
 
     async def drain(self, seconds: float) -> None:
-        """Take no more streams; wait for those under way, at most so long."""
+        """Take no more streams; wait for the open ones, at most this many seconds."""
         for server in self._servers:
             server.close()
         for connection in tuple(self._connections):
@@ -133,7 +133,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 class PickerTls:
-    """TLS with the certificate and key of two files, of which connections get what is there when they begin."""
+    """TLS with the certificate and key of two files; each new connection gets their current content."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         """Raises InvalidInput."""
@@ -185,7 +185,7 @@ class PickerListeners:
 
     @staticmethod
     def bind(settings: RouterSettings, host: str, *, shared: bool) -> PickerListeners:
-        """Bind what the settings name. Raises InvalidInput."""
+        """Bind the sockets that the settings name. Raises InvalidInput."""
         tls = None
         if settings.picker_tls_cert_file is not None and settings.picker_tls_key_file is not None:
             tls = PickerTls(settings.picker_tls_cert_file, settings.picker_tls_key_file)

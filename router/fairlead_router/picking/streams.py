@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class PickerStream:
-    """One HTTP request at the proxy. `ended` hears when the stream is over."""
+    """One HTTP request at the proxy. `ended` is called when the stream is over."""
 
     __slots__ = ("_arriving", "_asked", "_ended", "_exchange", "_picker", "_stream", "arrived_at")
 
@@ -59,7 +59,7 @@ class PickerStream:
         self.arrived_at = picker.now()
         memory = MemoryShare(picker.body_memory)
         self._arriving = MemoryShare(picker.body_memory)
-        """What the beginning of a message holds."""
+        """The memory that the beginning of a message holds."""
         self._asked = PickedRequest([], stream.authority, self.arrived_at, memory, self._go, self._refuse)
 
     # ── what the connection says ──
@@ -74,7 +74,7 @@ class PickerStream:
         self._guarded(lambda: self._exchange.hear(came) if self._has_room(came) else ())
 
     def _has_room(self, came: Incoming | None) -> bool:
-        """Whether what came can be kept; else its request is refused."""
+        """Whether the message can be kept; otherwise its request is refused."""
         if not isinstance(came, BodyCame) or came.side is not Side.REQUEST or self._exchange.stage is not Stage.READING:
             return True
         if self._asked.memory.take(len(came.piece)):
@@ -83,8 +83,8 @@ class PickerStream:
         return False
 
     def keeps(self, size: int) -> bool:
-        """Whether so many bytes of a message can be kept until the rest of it comes. Answers under way are not broken
-        off because requests take the memory, as long as their pieces are of a usual size.
+        """Whether `size` bytes of a message can be kept until the rest of it arrives. A response in progress is not
+        broken off because requests take the memory, as long as its pieces have a usual size.
         """
         share = self._arriving
         if size <= share.held:
@@ -98,11 +98,11 @@ class PickerStream:
         return size <= LARGEST_UNCOUNTED
 
     def half_closed(self) -> None:
-        """The proxy says no more."""
+        """The proxy sends no more messages."""
         self._guarded(self._exchange.half_closed)
 
     def gone(self) -> None:
-        """The stream is no more."""
+        """The stream is gone."""
         self._guarded(self._exchange.gone)
 
     def _guarded(self, hear: Callable[[], Sequence[Action]]) -> None:
@@ -180,7 +180,7 @@ class PickerStream:
         self._do(self._exchange.refused(AnswerAtOnce(answer.status, headers, answer.body, details)))
 
     def _why_not_kept(self, headers: HeaderList) -> HeaderList:
-        """What a client hears that asked for its decision to be kept, where these headers do not say it."""
+        """The reason for a client that asked to keep its decision, where these headers do not give it."""
         if any(name == KEPT_HEADER for name, _ in headers) or not asks_to_explain(self._asked.headers):
             return []
         return [(KEPT_HEADER, NOT_ALLOWED if self._asked.is_denied else NO_DECISION)]
@@ -188,7 +188,7 @@ class PickerStream:
     # ── time ──
 
     def sweep(self, now: float, body_seconds: float, total_seconds: float) -> None:
-        """End what takes too long."""
+        """End the stream if it takes too long."""
         if self._exchange.stage is Stage.READING and now - self.arrived_at >= body_seconds:
             self._picker.too_slow(self._asked)
         elif self._exchange.stage is Stage.NEW and now - self.arrived_at >= body_seconds:

@@ -1,7 +1,7 @@
 """Envoy's protobuf messages (envoy.service.ext_proc.v3, grpc.health.v1): bytes to `messages` and back.
 
 Only the fields with a use here are declared, under their numbers in Envoy's files; others are skipped. Strings are read
-as bytes, since a client's header may hold any. What is sent has few fields, and is written by hand.
+as bytes, since a client's header may hold any. Sent messages have few fields, and are written by hand.
 """
 
 from __future__ import annotations

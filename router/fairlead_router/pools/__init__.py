@@ -2,6 +2,6 @@
 
 `pools` finds a pool, `pool` is one, and `account` has its requests. `table_stream` brings tables, bindings and keys
 from the control API, and `table_cache` keeps them on disk. `engine_metrics`, `engine_lives` and `kv_event_following`
-watch engines beside requests. The room must not know how requests arrive or how they are sent. Its danger is a count
-that is raised on one path and lowered on none.
+watch engines independently of requests. The room must not know how requests arrive or how they are sent. Its danger is
+a count that one path raises and no path lowers.
 """

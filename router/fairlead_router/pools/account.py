@@ -1,8 +1,7 @@
-"""The account of one pool's requests: who waits, what is in flight, and how each request ended.
+"""The account of one pool's requests: which wait, which are in flight, and how each ended.
 
-Only the account tells the scheduler about a request, and each request ends exactly once, in a way of
-`fairlead_router.metrics.endings`: what its scheduler hears, what is counted and what its key is charged are the same
-figures.
+Only the account reports a request to the scheduler. Each request ends exactly once, in a way of
+`fairlead_router.metrics.endings`: the scheduler's report, the counters and the key's charge have the same figures.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from fairlead_router.pools.waiting_room import WaitingRoom
 from fairlead_router.protocols.answers import Usage
 
 DECLINED = "declined"
-"""How an instance failed a request that it refused (4xx) and another one was asked for."""
+"""The kind of failure of an instance that refused a request (4xx), when another instance is asked."""
 
 KEEP_REPORTING_SECONDS = 3.0
-"""A router that decides for itself again has told of its requests by then."""
+"""A router that decides for itself again has reported its requests by then."""
 
 logger = logging.getLogger(__name__)
 
 
 class PoolAccount:
-    """The requests of one pool. Others read its fields, and change them by its methods alone.
+    """The requests of one pool. Other modules read its fields, and change them by its methods alone.
 
-    After a ticket has ended the scheduler hears no more of its request, so ending it twice is harmless. `recount` is
-    called when a finished request taught another size of tokens.
+    After a ticket has ended, the scheduler hears no more of its request, so ending it twice is harmless. `recount` is
+    called when a finished request changed the learned size of tokens.
     """
 
     __slots__ = (
@@ -65,30 +64,28 @@ class PoolAccount:
         self._recount = recount
         self.tickets: dict[str, Ticket] = {}
         self.traffic = TrafficRecording(recorded_share)
-        """What came here, as simulations need it."""
+        """The pool's traffic, as simulations need it."""
         self.settling = Settling(self._counters, self.traffic)
         self.direct: dict[str, int] = {}
-        """Requests in flight to each instance that did not go through the scheduler; an instance without one is left
-        out.
-        """
+        """Requests in flight to each instance that bypassed the scheduler; an instance without one is left out."""
         self.waiting = 0
         """Number of tickets without a decision."""
         self.asking_routers = 0
         """Routers that ask this one for their requests."""
         self.is_decided_elsewhere = False
-        """Whether another router decides; then its reports have the pool's requests."""
+        """Whether another router decides; then that router reports the pool's requests."""
         self._kept_rows = KeptRows()
         """Requests in flight when another router began to report them, or some of them."""
         self._waiting_room = WaitingRoom(scheduler.held)
         """Requests for the least loaded instance, while there is none."""
         self._used_at = now
-        """When the pool last had a request, at least; what was before this process is not known to be idle."""
+        """When the pool last had a request, at the latest: the time before this process does not count as idle."""
         self._ticked_at = 0.0
         self._told_at = 0.0
-        """When the scheduler was last told of the tokens of all streams."""
+        """When the scheduler last got the token counts of all streams."""
 
     def take(self, table: RoutingTable, classes: PriorityClasses, sizes: TokenSizes) -> None:
-        """Go by this table from now on."""
+        """Use this table from now on."""
         self._classes = classes
         self._token_sizes = sizes
         self._waiting_room.take(table)
@@ -106,8 +103,8 @@ class PoolAccount:
         return PoolUse(pool=self._key, held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, idle_seconds=idle_seconds)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Requests to report: queued for or sent to each instance, whichever way they went. Where another router
-        decides, those that went past the scheduler.
+        """Requests to report: queued for or sent to each instance, by either way. Where another router decides, only
+        those that bypassed the scheduler.
         """
         rows = {} if self.is_decided_elsewhere else {row.instance: row for row in self._scheduler.in_flight()}
         self._kept_rows.add_to(rows)
@@ -122,7 +119,7 @@ class PoolAccount:
         await self._waiting_room.wait_for_instance(body_bytes)
 
     def stop_waiting(self) -> None:
-        """Let all direct requests go on that wait for an instance."""
+        """Let all direct requests that wait for an instance go on."""
         self._waiting_room.open()
 
     def begin_direct(self, instance: str, now: float) -> None:
@@ -143,12 +140,12 @@ class PoolAccount:
         self.asking_routers += 1
 
     def leave(self, now: float) -> None:
-        """A router that asked goes: report what it has in flight until it does so itself."""
+        """An asking router leaves: report its requests in flight until it does so itself."""
         self.asking_routers -= 1
         self._keep_reporting(now)
 
     def decide_elsewhere(self, now: float) -> None:
-        """Another router decides from now on: report what is in flight here until that router does."""
+        """Another router decides from now on: report the requests in flight here until that router does."""
         self._keep_reporting(now)
         self.is_decided_elsewhere = True
 
@@ -232,9 +229,9 @@ class PoolAccount:
         return verdict
 
     def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
-        """The instance refused the request, which another one may not: where to try it, also `beyond` those that it was
-        for; None where nobody else is left. If that one serves it and the refusal `counts`, it was the instance's
-        failure.
+        """The instance refused the request, which another one may serve. Returns where to try it, also `beyond` the
+        instances that it was for; None where no other is left. If that one serves it and the refusal `counts`, it was
+        the first instance's failure.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
@@ -245,7 +242,9 @@ class PoolAccount:
         return verdict
 
     def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
-        """The instance is not to be sent the request after all: where to send it, None where nobody else is left."""
+        """The instance must not get the request after all. Returns where to send it, None where no other instance is
+        left.
+        """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
             ticket.verdict = verdict
@@ -301,7 +300,7 @@ class PoolAccount:
             self.deliver(self._scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
-        """The request has waited for all the time that it may take: it is refused, if it still waits."""
+        """The request has waited for as long as it may: refuse it, if it still waits."""
         if not ticket.ended:
             self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
 
@@ -345,8 +344,8 @@ class PoolAccount:
     def tick(self, now: float) -> None:
         """Called often: lets the scheduler dispatch, expire and rebalance.
 
-        It also lets the scheduler end prefills whose first token the router cannot see, and tells it once a second how
-        many tokens have come.
+        It also lets the scheduler end prefills whose first token the router cannot see, and reports the number of
+        tokens once a second.
         """
         if self.tickets and now - self._told_at >= 1.0:
             self._told_at = now
@@ -369,9 +368,9 @@ class PoolAccount:
 
 
 class KeptRows:
-    """What was in flight to each instance of one pool; to be forgotten at `until`.
+    """The requests in flight to each instance of one pool, until `until`.
 
-    Without it an instance that drains would be taken for one without requests, while neither router tells of them.
+    Without them a draining instance would seem to have no requests while neither router reports them.
     """
 
     __slots__ = ("_rows", "until")
@@ -381,7 +380,7 @@ class KeptRows:
         self.until = inf
 
     def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
-        """Keep what has been sent, not what is queued: the other router queues that."""
+        """Keep the sent requests, not the queued ones: the other router queues those."""
         for row in rows:
             sent = row.in_flight - row.waiting
             if sent > (self._rows[row.instance].in_flight if row.instance in self._rows else 0):
@@ -389,7 +388,7 @@ class KeptRows:
         self.until = now + KEEP_REPORTING_SECONDS
 
     def add_to(self, rows: dict[str, InstanceInFlight]) -> None:
-        """Tell of what is kept where `rows` tell of less."""
+        """Raise `rows` to the kept counts where they report fewer."""
         for row in self._rows.values():
             known = rows.get(row.instance, row)
             rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))

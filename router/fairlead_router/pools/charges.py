@@ -6,15 +6,15 @@ from fairlead.gateway_keys import GatewayKeyFacts, RateLimit
 from fairlead_router.pools.key_use import KeyUseCounts
 
 ANSWER_WEIGHT = 1 / 8
-"""The weight of a new answer's length in the mean of a key's answers."""
+"""The weight of a new answer's length in the average over a key's answers."""
 
 
 class KeyLimits:
     """What is left of a key's limits at this router; each live router has an equal share of them.
 
-    A request is taken when it comes (`take_request`), its tokens when its body is known (`reserve`). Each is asked and
-    taken in one step, so any number of requests at once pass no more than as many one by one; and a request that is
-    refused for one limit takes nothing of the other.
+    A request is taken when it arrives (`take_request`), its tokens when its body is known (`reserve`). Check and take
+    are one step, so concurrent requests pass no more than sequential ones would. A request that one limit refuses takes
+    nothing of the other.
     """
 
     __slots__ = ("_answer_tokens", "_facts", "_promised", "_requests", "_tokens")
@@ -26,7 +26,7 @@ class KeyLimits:
         self._answer_tokens: float | None = None
         """The mean length of the key's answers, newer ones count more; None before the first."""
         self._promised = 0
-        """Tokens that are reserved for answers under way."""
+        """Tokens that are reserved for answers in progress."""
 
     def share(self, routers: int, now: float) -> None:
         """Divide the limits by this many routers. What is left at this one stays, as far as its new share allows it."""
@@ -45,8 +45,8 @@ class KeyLimits:
             self._requests.take(-1, now)
 
     def seconds_to_token(self, now: float) -> float:
-        """Seconds until a token can be taken, 0 when one can be now. Answers under way may give theirs back earlier, so
-        what is reserved for them is not waited for.
+        """Seconds until a token can be taken, 0 when one can be now. Answers in progress may return some of theirs
+        earlier, so this does not wait for the reserved ones.
         """
         if self._tokens is None or not self._tokens.wait_seconds(now):
             return 0.0

@@ -1,8 +1,8 @@
-"""Judges by what engines show of their steps whether they make progress (`routing.knowledge.progress`), and lets the
-router act on it: a stalled engine gets nothing that another can take, what waits for it goes elsewhere, and the control
-API hears of it.
+"""Judges whether engines make progress by the steps that they show: metrics, KV events and tokens of answers
+(`routing.knowledge.progress`). The router acts on it: a stalled engine gets nothing that another can take, its waiting
+requests go elsewhere, and the control API learns about it.
 
-Each data-parallel rank of an engine is judged by itself, and left alone while the others go on.
+Each data-parallel rank of an engine is judged separately, and left alone while the others go on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairlead_router.pools.pool import Pool
 logger = logging.getLogger(__name__)
 
 EventsHeard = Callable[[str, str], Mapping[int, int]]
-"""How many KV events of this pool and instance were heard, by the rank as its engine calls it."""
+"""The count of KV events from this pool and instance, by the rank's name at its engine."""
 
 
 class EngineLives:
@@ -41,7 +41,7 @@ class EngineLives:
         self._events: dict[tuple[str, str], int] = {}
 
     def keep(self, present: Collection[tuple[Pool, InstanceEntry]]) -> None:
-        """Forget all engines but these, and what is known of one whose place another has taken."""
+        """Forget all other engines, and what is known of an engine whose place another has taken."""
         addresses = {(str(pool.key), target): entry.address for pool, entry in present for target in pool.targets(entry.id)}
         if addresses == self._addresses:
             return
@@ -59,14 +59,14 @@ class EngineLives:
         self._events = {key: count for key, count in self._events.items() if key in addresses}
 
     def moved(self, addresses: Collection[str]) -> None:
-        """Tokens of answers came from these."""
+        """Tokens of answers arrived from these addresses."""
         now = self._silences.awake()
         for address in addresses:
             for progress in self._at.get(address, ()):
                 progress.moved(now)
 
     def saw(self, pool: Pool, entry: InstanceEntry, page: EnginePage) -> None:
-        """Its metrics say this now."""
+        """Take in the instance's current metrics page."""
         awake, targets = self._silences.awake(), pool.targets(entry.id)
         self._hear(pool, entry, targets, awake)
         figures = pool.engines.figures(entry.id, entry.address, page)
@@ -80,7 +80,7 @@ class EngineLives:
         self._act(pool, entry, {target: self._progress(pool, target) for target in targets})
 
     def _hear(self, pool: Pool, entry: InstanceEntry, targets: Sequence[str], awake: float) -> None:
-        """KV events of these are progress."""
+        """Count new KV events of these targets as progress."""
         heard = self._events_heard(str(pool.key), entry.id)
         for target in targets:
             is_whole = rank_of(target) is None
@@ -122,9 +122,9 @@ class EngineLives:
 
 
 def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Mapping[str, EngineFigures]) -> Mapping[str, GivenWork]:
-    """What this router has given to each target. A server chooses another rank than it was asked for where it does not
-    obey, as for requests of some paths: so a rank that runs nothing is not accused of what others have more than they
-    were given, and those that run something may have what it was given.
+    """The work that this router has given to each target. A server may choose another rank than the request names, as
+    for some paths. So a rank that runs nothing is not blamed for the surplus of others, and ranks that run something
+    may have its work.
     """
     given = {target: replace(pool.scheduler.take_given(target), others=pool.account.direct.get(entry.id, 0)) for target in targets}
     if len(targets) == 1:
@@ -141,7 +141,7 @@ def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Ma
 
 
 def _words(life: Life, targets: Sequence[str]) -> str:
-    """What is the same each time while the state lasts: it is a condition's message."""
+    """Words that stay the same while the state lasts, as they are a condition's message."""
     share = "half of the" if life is Life.SLOW else "longer than the"
     ranks = [str(rank) for target in targets if (rank := rank_of(target)) is not None]
     who = "it has requests and its engine"

@@ -1,7 +1,7 @@
 """Asks every engine what it says of itself: its metrics once a second, its models now and then.
 
 The used share of the KV cache goes to the scheduler, rank by rank; the size of the cache and the data-parallel ranks go
-to the pool. What is not as the pool's spec says is kept as a trouble, for the control API.
+to the pool. A difference from the pool's spec is kept as a trouble, for the control API.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODELS_SECONDS = 30.0
 DOUBTED_SECONDS = 0.05
 TIMEOUT_SECONDS = 0.9
 PATIENT_SECONDS = 5.0
-"""For an engine that has not answered: whether it is slow or silent."""
+"""The timeout for an engine that has not answered, to find out whether it is slow or silent."""
 AT_ONCE = 16
 MOST_NAMED = 5
 _SILENT = ("timeout", "unreachable")
@@ -62,8 +62,8 @@ class EngineScraper:
         self._models_due: dict[tuple[str, str], float] = {}
 
     async def scrape(self) -> None:
-        """Read every instance that can be reached or has requests; done every SCRAPE_SECONDS. Who is slow to answer
-        holds up no other.
+        """Read every instance that can be reached or has requests; runs every SCRAPE_SECONDS. A slow instance holds up
+        no other.
         """
         present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if _is_read(pool, entry)]
         keys = {(str(pool.key), entry.id) for pool, entry in present}
@@ -82,8 +82,8 @@ class EngineScraper:
                 task.result()
 
     async def read_doubted(self) -> None:
-        """Read the lists of the engines that refused a name; done every DOUBTED_SECONDS. Of each at most once in
-        SCRAPE_SECONDS.
+        """Read the model lists of the engines that refused a name; runs every DOUBTED_SECONDS. Reads each at most once
+        in SCRAPE_SECONDS.
         """
         doubted = [(pool, name, pool.addresses[name]) for pool in self._pools.all() for name in pool.choice.names.doubted]
         if doubted:
@@ -146,7 +146,7 @@ class EngineScraper:
         pool.engines.found(instance, EngineTrouble.KV_USAGE_IMPLAUSIBLE, implausible)
 
     async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
-        """An engine that does not list its models, or not for us, is believed."""
+        """Read the engine's model list. An engine without a list, or without one for us, is believed."""
         key, now = (str(pool.key), instance), self._now()
         due = self._models_due.get(key, 0.0)
         if due - (MODELS_SECONDS - SCRAPE_SECONDS if instance in pool.choice.names.doubted else 0.0) > now:
@@ -177,7 +177,7 @@ def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
 
 
 def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
-    """The data-parallel ranks of which the engine tells now: on its page, and elsewhere where that may lack some."""
+    """The data-parallel ranks that the engine names now: on its page, and elsewhere where the page may lack some."""
     shown = () if page is None else tuple(page.ranks)
     if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:
         return shown

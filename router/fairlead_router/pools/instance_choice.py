@@ -1,4 +1,4 @@
-"""Which instances of a pool may be sent a request, by what is known of the names they serve; and which of them is the
+"""Which instances of a pool may get a request, by the names that they are known to serve; and which of them is the
 least loaded, for requests that go past the scheduler.
 """
 
@@ -15,7 +15,7 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Refusals of one pool that are tried elsewhere, beside those for a name."""
+"""Most refusals of one pool that are tried elsewhere at once, besides those for a name."""
 
 
 class OpinionBudget:
@@ -38,7 +38,7 @@ class OpinionBudget:
         return True
 
     def give_back(self) -> None:
-        """It was worth asking."""
+        """The second opinion was worth asking for."""
         self.left = min(OPINIONS_AT_ONCE, self.left + 1.0)
 
 
@@ -54,10 +54,10 @@ class InstanceChoice:
         self.names = ServedNames()
         self.opinions = OpinionBudget()
         self.circuits = SideCircuits()
-        """Of requests past the scheduler."""
+        """Circuits of requests that go past the scheduler."""
 
     def take(self, table: RoutingTable) -> None:
-        """Go by a newer table. What is known of an engine is forgotten when another one takes its place."""
+        """Use a newer table. What is known of an engine is forgotten when another one takes its place."""
         addresses = {entry.id: entry.address for entry in table.instances}
         same = [instance for instance, address in addresses.items() if self._addresses.get(instance) == address]
         self._addresses = addresses
@@ -77,9 +77,9 @@ class InstanceChoice:
         self.names.listed(instance, models, (*self._declared, *aliases), asked_at)
 
     def serving(self, name: str, among: tuple[str, ...] | None, now: float) -> tuple[str, ...] | None:
-        """Of the instances `among` (None = all), those that may be sent a request for this name; the same as `among`
-        where none is known to lack it, or all that accept are. Where prefill and decode are divided it is looked at
-        when the request is sent.
+        """The instances `among` these (None = all) that may be sent a request for this name. Returns `among` unchanged
+        if none is known to lack it, or if all that accept requests are. Where prefill and decode are divided, the check
+        happens when the request is sent.
         """
         lacking = self.names.lacking(name, now) if self.names.missing else ()
         if not lacking or self._divides:
@@ -94,8 +94,8 @@ class InstanceChoice:
         return None if self._accepting.issubset(lacking) else found
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """The accepting instances that are taken to lack the name though their lists do not say so: they are to be
-        asked before anybody is told that there is no such model.
+        """The accepting instances that are believed to lack the name though their lists do not say so. They must be
+        asked before a client hears that there is no such model.
         """
         return self._accepting.intersection(self.names.only_doubted(name, now))
 

@@ -33,7 +33,7 @@ class KeyUseCounts:
         prompt_tokens: int = 0,
         output_tokens: int = 0,
     ) -> None:
-        """Count this; what is of the settings' own keys, which have no id, is not."""
+        """Count this use; ignores the settings' own keys, which have no id."""
         if key:
             minute = int(now - now % MINUTE_SECONDS)
             counted = self._counts.setdefault((key, minute, refusal), [0, 0, 0])
@@ -42,7 +42,7 @@ class KeyUseCounts:
             counted[2] += output_tokens
 
     def take(self, now: float, *, final: bool = False) -> tuple[KeyUse, ...]:
-        """What was counted, once; nothing until a second after the last taking, unless it is the `final` one."""
+        """The counts since the last call; empty until a second has passed, unless this is the `final` call."""
         if not final and 0 <= now - self._taken_at < TAKE_SECONDS:
             return ()
         self._taken_at = now

@@ -1,8 +1,8 @@
-"""The gateway's check of API keys: who asks, whether the key opens what is asked for, and whether it is within its
+"""The gateway's check of API keys: whose key it is, whether it opens the requested pool, and whether it is within its
 limits.
 
-A key is looked up by the SHA-256 of what the client shows. A lookup takes a time that depends on the digest, from
-which nobody can compute a key, so it need not take constant time.
+A key is looked up by the SHA-256 of the client's text. The time of a lookup depends on the digest, from which nobody
+can compute a key, so it need not be constant.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class GatewayKey:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is of the gateway's own settings."""
+        """Whether it is one of the gateway's own settings' keys."""
         return not self.facts.id
 
     def opens(self, pool: Pool, name: str | None = None, /) -> bool:
-        """Whether the key opens the pool, or with a name that model or adapter of it. A key for models opens an adapter
-        only if it names it.
+        """Whether the key opens the pool or, with a name, that model or adapter of it. A key for models opens an
+        adapter only if it names it.
         """
         names = (pool.table.model, *pool.table.adapters) if name is None else (name,)
         return any(self.facts.opens(pool.key, one) for one in names)
@@ -64,9 +64,8 @@ class GatewayKey:
 
 class GatewayKeys:
     """All keys of this gateway: those that the control API sends, and `shared`, the secrets of its own settings, which
-    open everything without limits.
-
-    If keys are not `required`, a client without a valid key is served as nobody; who shows one is held to it.
+    open everything without limits. If keys are not `required`, a client without a valid key is served as nobody; a
+    client that shows a valid key is held to it.
     """
 
     def __init__(self, shared: Collection[str], metrics: RouterMetrics, *, required: bool) -> None:
@@ -82,7 +81,7 @@ class GatewayKeys:
         self.use = KeyUseCounts()
 
     def know_routers(self, count: int, now: float) -> None:
-        """Share limits with the other live routers; `count` is all of them, as the API told last."""
+        """Share limits with the other live routers; `count` is all of them, as the API last reported."""
         if max(1, count) != self._routers:
             self._routers = max(1, count)
             for key in self._by_digest.values():
@@ -103,10 +102,10 @@ class GatewayKeys:
         self._are_read = True
 
     def admit(self, headers: Shown, now: float, *, counted: bool) -> GatewayKey | None:
-        """The key of `Authorization: Bearer` or `X-Api-Key`; None for nobody, where nobody is served too.
-
-        With `counted` the request counts against the key's limits. Header names must be lower case. Raises BadRequest:
-        401 without a valid key where one is required, 429 over a limit, 503 while the keys are not known yet.
+        """The key of `Authorization: Bearer` or `X-Api-Key`; None for a client without one, where keys are not
+        required. With `counted` the request counts against the key's limits. Header names must be lower case. Raises
+        BadRequest: 401 without a valid key where one is required, 429 over a limit, 503 while the keys are not known
+        yet.
         """
         if not self._by_digest and not self.required:
             return None  # what a client shows is no key of this gateway's, so its digest need not be computed
@@ -136,7 +135,7 @@ class GatewayKeys:
         raise self._unknown(shown=shown, expired=expired is not None)
 
     def out_of_scope(self, key: GatewayKey, now: float) -> None:
-        """Count a request for what its key does not open. It does not count against the key's limit."""
+        """Count a request for something that its key does not open. It does not count against the key's limit."""
         key.limits.return_request(now)
         self._metrics.key_refusals[KeyRefusal.OUT_OF_SCOPE.value] += 1
         self.use.add(key.facts.id, now, refusal=KeyRefusal.OUT_OF_SCOPE, requests=1)

@@ -1,7 +1,7 @@
-"""What the engines of one pool said last, what of it is not as the pool's spec says, and what was observed before.
+"""What the engines of one pool said last, where that differs from the pool's spec, and what was observed before.
 
-What an earlier process of this router or other routers observed stands in for what this router has not measured itself,
-as far as it is still believed.
+Observations of other routers, or of an earlier process of this one, stand in for what this router has not measured
+itself, as far as they are still believed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ CACHE_SIZE_STEP = 0.05
 
 
 class KnownEngines:
-    """The engines of one pool by instance. One that does not answer has no usage and no page. Others read its fields,
-    and change them by its methods alone.
+    """The engines of one pool by instance. An engine that does not answer has no usage and no page. Other modules read
+    its fields, and change them by its methods alone.
     """
 
     __slots__ = (
@@ -38,12 +38,12 @@ class KnownEngines:
         self.pages: dict[str, EnginePage] = {}
         """What each engine's metrics said last."""
         self.lives: dict[str, EngineProgress] = {}
-        """By target: how the work of each engine, or of each of its ranks, goes on."""
+        """By target: the progress of each engine, or of each of its ranks."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
-        """By instance: what is not as the spec says, in words."""
+        """By instance: its troubles, in words, such as a difference from the pool's spec."""
         self.cache_tokens: int | None = None
-        """The size of KV caches that routing goes by, where engines told theirs: the smallest. That of an engine with
-        several data-parallel ranks is a rank's.
+        """The size of KV caches that routing uses, where engines reported theirs: the smallest. For an engine with
+        several data-parallel ranks, the size of one rank counts.
         """
         self._cache_sizes: dict[str, int] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
@@ -66,7 +66,7 @@ class KnownEngines:
         self.aliases = aliases_of(model, self.cards.values())
 
     def read(self, instance: str, page: EnginePage | None, kv_usage: float | None) -> None:
-        """What the engine's metrics say now; None: it did not answer, or tells no usage that can be."""
+        """What the engine's metrics say now; None: it did not answer, or reports no plausible usage."""
         if page is None:
             self.pages.pop(instance, None)
         else:
@@ -81,7 +81,9 @@ class KnownEngines:
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
-        """How the target's work goes on; of a new one nothing is known, and its steps take `least_seconds` at least."""
+        """The progress of the target's work. Nothing is known of a new target, and its steps take `least_seconds` at
+        least.
+        """
         found = self.lives.get(target)
         if found is None:
             found = self.lives[target] = EngineProgress(least_seconds)
@@ -92,45 +94,47 @@ class KnownEngines:
         del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
-        """An engine told which models it serves."""
+        """An engine listed the models that it serves."""
         self.cards[instance] = cards
         self.aliases = aliases_of(model, self.cards.values())
 
     def see_ranks(self, instance: str, address: str, names: Collection[int], now: float) -> bool:
-        """The engine told something of all its data-parallel ranks; whether it has others than were known."""
+        """The engine reported on all its data-parallel ranks. Returns whether it has other ranks than were known."""
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
-        """The ranks of each of these instances that has several."""
+        """The ranks of those of these instances that have several."""
         found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
         return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
 
     def target(self, instance: str, address: str, name: int | None) -> str:
-        """The target that the rank is which the engine at this address calls so; None: the instance as a whole."""
+        """The target for the rank that the engine at this address calls `name`; None: the instance as a whole."""
         seen = self._ranks.get((instance, address))
         return target_of(instance, None if seen is None or name is None else seen.rank(name))
 
     def figures(self, instance: str, address: str, page: EnginePage) -> Mapping[str, EngineFigures]:
-        """What the page of the engine at this address says of its targets."""
+        """The figures of the engine's metrics page, by target."""
         seen = self._ranks.get((instance, address))
         if seen is None or not seen.ranks:
             return {instance: page}
         return {target_of(instance, rank): one for rank, one in self.rank_figures(instance, address, page).items()}
 
     def rank_figures(self, instance: str, address: str, page: EnginePage) -> Mapping[int, EngineFigures]:
-        """What it says of its ranks, if it is known to have several."""
+        """The page's figures by rank, if the engine is known to have several."""
         seen = self._ranks.get((instance, address))
         ranks = () if seen is None else ((seen.rank(name), one) for name, one in page.ranks.items())
         return {rank: one for rank, one in ranks if rank is not None}
 
     @property
     def told_cache_sizes(self) -> Collection[int]:
-        """The tokens that KV caches hold, of each engine that told it: those of its smallest rank."""
+        """The KV cache sizes, in tokens, of the engines that reported one; for an engine with ranks, that of its
+        smallest.
+        """
         return self._cache_sizes.values()
 
     def learn_cache_size(self, instance: str, tokens: int, declared: int) -> bool:
-        """An engine told how many tokens its KV cache holds, or the smallest of its ranks'. Returns whether
-        `cache_tokens` changed. `declared` is what is gone by before any told.
+        """An engine reported how many tokens its KV cache holds, or that of its smallest rank. Returns whether
+        `cache_tokens` changed. `declared` is the size in use until an engine reports one.
         """
         self._cache_sizes[instance] = tokens
         smallest = min(self._cache_sizes.values())
@@ -148,7 +152,7 @@ class KnownEngines:
             self.troubles[instance].pop(trouble, None)
 
     def troubled(self) -> tuple[TroubledEngine, ...]:
-        """What is not as the spec says, by instance."""
+        """All troubles of the pool's engines, by instance."""
         return tuple(
             TroubledEngine(
                 pool=self._pool,
@@ -163,7 +167,7 @@ class KnownEngines:
         )
 
     def lives_of(self, instance: str) -> Mapping[int | None, EngineProgress]:
-        """How the work of an instance's engine goes on, by rank; None is the rank of one that has no others."""
+        """The progress of an instance's engine, by rank; the key is None for an engine without ranks."""
         return {rank_of(target): life for target, life in sorted(self.lives.items()) if instance_of(target) == instance}
 
     def _stalled_ranks(self, instance: str) -> tuple[int, ...]:
@@ -178,8 +182,8 @@ class KnownEngines:
 
 
 class RecalledEngines:
-    """The newest of all that was recalled, of one instance. Every table given has the pool's instances, and its token
-    is the one that is counted by now.
+    """The newest of all recalled figures, of one instance. Every table given has the pool's instances, and counts
+    tokens by the current size.
     """
 
     __slots__ = ("_memory",)
@@ -193,9 +197,9 @@ class RecalledEngines:
         return self._memory
 
     def measured(self, memory: EngineMemory, bytes_per_token: Figure, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Remember what is measured here of one of so many ranks of an instance; returns what is remembered now.
+        """Remember a measurement made here at one of an instance's `parts` ranks; returns what is remembered now.
 
-        So a router that has not been asked for an hour goes by what it would go by if it had been restarted.
+        So a router that nobody has asked for an hour uses the same figures as after a restart.
         """
         known = replace(
             memory.known,
@@ -210,7 +214,7 @@ class RecalledEngines:
         return self._memory
 
     def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """The same of one of so many ranks of an instance, which has a part of its speed."""
+        """The same for one of an instance's `parts` ranks, which has that part of its speed."""
         memory = self.of_instance(table, now)
         if memory is None:
             return None
@@ -218,7 +222,7 @@ class RecalledEngines:
         return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
 
     def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
-        """Of prompt text; unknown where none is remembered."""
+        """Bytes of prompt text per token; unknown where no figure is remembered."""
         memory = self.of_instance(table, now)
         return UNKNOWN if memory is None else memory.known.bytes_per_token
 

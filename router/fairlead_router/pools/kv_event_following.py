@@ -1,7 +1,7 @@
-"""Which instances of which pools send KV events, and where: engines are asked for it, and followed where they tell.
+"""Finds the instances that send KV events, by asking their engines, and follows those that name a source.
 
-An engine that has no such path, or tells no source, costs one request now and then. Nothing of this can make a request
-fail: without events a router goes by what it sent itself.
+An engine that has no such path, or names no source, costs one request now and then. Nothing here can make a request
+fail: without events a router uses the history of its own requests.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from fairlead_router.pools.pools import Pools
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
-"""Engines that publish are asked so often where; one that is not reached, each time."""
+"""Publishing engines are asked this often where they publish; an engine that is not reached, each time."""
 
 SILENT_SECONDS = 60.0
-"""Engines that never published are asked so often whether they do: mostly this takes another pod."""
+"""Engines that never published are asked this often whether they do: mostly that needs another pod."""
 
 TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16
@@ -53,7 +53,7 @@ class _Followed:
     has_published: bool = False
     events: InstanceEvents | None = None
     complaint: str = ""
-    """What is wrong with its answer or its blocks; told in the log once."""
+    """What is wrong with its answer or its blocks; logged once."""
 
 
 class KvEventFollower:
@@ -67,11 +67,11 @@ class KvEventFollower:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._followed: dict[tuple[str, str], _Followed] = {}
         self._context: zmq.Context[Socket] | None = None
-        """Made for the first engine that publishes: its thread is of use to no other router."""
+        """Made for the first engine that publishes: other routers need no such thread."""
         self._reader = SlicedReader()
 
     async def follow(self) -> None:
-        """Look once at who is there; done every FOLLOW_SECONDS."""
+        """Look once at the present instances; runs every FOLLOW_SECONDS."""
         pools = self._pools.all()
         present = {(str(pool.key), entry.id): (pool, entry) for pool in pools for entry in pool.table.instances if entry.state in REACHABLE}
         for key in self._followed.keys() - present.keys():
@@ -90,12 +90,12 @@ class KvEventFollower:
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
     def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:
-        """How many events of this instance were heard since it was met, by the rank as its engine calls it."""
+        """The count of this instance's events since it was first followed, by the rank's name at its engine."""
         followed = self._followed.get((pool, instance))
         return {} if followed is None or followed.events is None else {one.source.rank: one.events for one in followed.events.subscriptions}
 
     def close(self) -> None:
-        """Follow nobody any more."""
+        """Stop following all instances."""
         for followed in self._followed.values():
             self._leave(followed)
         self._followed.clear()

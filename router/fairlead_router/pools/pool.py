@@ -1,6 +1,6 @@
 """One pool as this router serves it: its routing table, its scheduler, its names, and what is known of its engines.
 
-`account` has its requests: it alone tells the scheduler about them.
+`account` has its requests: it alone reports them to the scheduler.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Pool:
         self.header = str(table.pool).encode()
         self.account = PoolAccount(table.pool, scheduler, metrics, now, self._recount, recorded_share=recorded_share)
         self.apart = Apart.NOT_FOUND
-        """Why this router decides by itself, if it does beside others."""
+        """Why this router decides alone, if it does so beside others."""
         self.engines = KnownEngines(table.pool)
         self.choice = InstanceChoice(scheduler, self.account.direct)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
@@ -92,8 +92,8 @@ class Pool:
             self.account.stop_waiting()
 
     def _placed(self, table: RoutingTable, sizes: TokenSizes) -> RoutingTable:
-        """The table as the scheduler places requests by it: its instances are targets, and what engines told stands in
-        the place of what was declared. Of what was declared of an instance, each of its ranks has a part.
+        """The table that the scheduler places requests by. Its instances are targets, and the sizes that engines
+        reported replace the declared ones. Each rank of an instance gets a part of the instance's declared figures.
         """
         ranks = self.engines.ranks(table.instances)
         parts = max(map(len, ranks.values()), default=1)
@@ -120,7 +120,7 @@ class Pool:
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
-        """The targets that the instance is: its ranks where it is known to have several, else the instance itself."""
+        """The instance's targets: its ranks where it is known to have several, else the instance itself."""
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
@@ -129,14 +129,14 @@ class Pool:
         return target_of(instance, rank if rank in known else next(iter(known), None))
 
     def see_ranks(self, instance: str, names: Collection[int], now: float) -> None:
-        """An engine told something of all its data-parallel ranks, which it calls so."""
+        """An engine reported on all its data-parallel ranks, under these names."""
         if instance in self.addresses and self.engines.see_ranks(instance, self.addresses[instance], names, now):
             self._ranks = self.engines.ranks(self.table.instances)
             logger.info("data-parallel ranks", extra={"pool": str(self.key), "instance": instance, "ranks": self.ranks(instance)})
             self._recount(now)
 
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
-        """An engine told how many tokens its KV cache holds, or those of its ranks, each."""
+        """An engine reported how many tokens its KV cache holds, or the cache of each of its ranks."""
         if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
             logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._recount(now)
@@ -144,12 +144,12 @@ class Pool:
     # ── what was observed before ──
 
     def recall_engines(self, memory: EngineMemory, now: float) -> None:
-        """Go by what was observed of the pool's instances before, each figure until it is measured here."""
+        """Use what was observed of the pool's instances before, each figure until it is measured here."""
         self.recalled.take(memory, self._counted(), now)
         self._go_by_recalled(now)
 
     def engine_memory(self, now: float) -> EngineMemory | None:
-        """What is known of one of its instances, to be kept for a router that begins; None where nothing is."""
+        """What is known of one of its instances, kept for a router that starts; None where nothing is."""
         of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
         memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
         self._go_by_recalled(now)
@@ -170,7 +170,7 @@ class Pool:
     # ── what is learned ──
 
     def _recount(self, now: float) -> None:
-        """Go by what was learned. Requests in flight keep the counts they came with."""
+        """Use what was learned. Requests in flight keep the counts that they arrived with."""
         self.account.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
         self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
 
@@ -183,19 +183,19 @@ class Pool:
                 self._recount(now)
 
     def decides_apart(self, why: Apart) -> None:
-        """This router decides by itself for this reason, if it does beside others."""
+        """This router decides alone for this reason, if it does so beside others."""
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """For how long a learned quantity has been off by more than half, by what was said of it here each time."""
+        """For how long a learned quantity has been off by more than half, judging by the calls of this method."""
         if not is_off:
             self._figures_off.pop(quantity, None)
             return 0.0
         return max(0.0, now - self._figures_off.setdefault(quantity, now))
 
     def most_tokens(self, body_bytes: int) -> int:
-        """The most tokens that a prompt with a body of so many bytes, or its answer, can truly have: a token of text
-        has a byte, and what bytes do not show (media, a conversation that its engine keeps) must fit into a KV cache.
+        """The most tokens that a prompt with a body of `body_bytes`, or its answer, can truly have. A token of text has
+        a byte; what the bytes do not show (media, a conversation that its engine keeps) must fit into a KV cache.
         """
         return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens)
 
@@ -206,7 +206,7 @@ class Pool:
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:
-        """The name by which engines know what a client asked for."""
+        """The engines' name for what a client asked for."""
         model = self.table.model
         if asked is None or asked == model:
             return model

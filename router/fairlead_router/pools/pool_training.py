@@ -1,6 +1,7 @@
-"""Pools whose policy learns: their samples go to the trainer, its models come back and are swapped in whole.
+"""Training for pools whose policy learns: their samples go to the trainer, and its models replace the old ones as a
+whole.
 
-Nothing of this can make a request fail or wait: without a trainer the model in use stays, until the policy finds it too
+Nothing here can make a request fail or wait: without a trainer the model in use stays, until the policy finds it too
 old and asks its heuristic.
 """
 
@@ -26,10 +27,10 @@ from fairlead_router.training.trainer import Trainer, TrainerLost
 
 TRAIN_SECONDS = 1.0
 ASK_SECONDS = 30.0
-"""A pool without a model asks for a shared one so often."""
+"""A pool without a model asks for a shared one this often."""
 
 LESSON_SAMPLES = 100
-"""A lesson has at least so many."""
+"""The fewest samples of a lesson."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +70,14 @@ class PoolTraining:
         self._ask_at: dict[str, float] = {}
         """When to ask for a shared model again, by pool without one."""
         self._told: dict[str, LearningReport] = {}
-        """What was learnt when a model was last told, by pool."""
+        """The policy's report when its model was last shared, by pool."""
         self._counters = metrics.training
         metrics.learning_reports = self.reports
         self._models: dict[str, tuple[LearnsOnline, Model]] = {}
-        """The policy of each pool that was last given a model, and that."""
+        """By pool: the policy that last got a model, and that model."""
 
     async def train(self) -> None:
-        """Look once at what was learnt; done every TRAIN_SECONDS."""
+        """Look once at each learning policy; runs every TRAIN_SECONDS."""
         learning = [(pool, policy) for pool in self._pools.all() if (policy := pool.scheduler.learns_online) is not None]
         for pool, policy in learning:
             self._hand_on(pool, policy)
@@ -90,7 +91,7 @@ class PoolTraining:
                 del by_pool[gone]
 
     def reports(self) -> dict[str, LearningReport]:
-        """What each pool's policy has learnt, by pool."""
+        """The report of each pool's learning policy, by pool."""
         policies = ((str(pool.key), pool.scheduler.learns_online) for pool in self._pools.all())
         return {name: policy.learning() for name, policy in policies if policy is not None}
 
@@ -112,7 +113,7 @@ class PoolTraining:
             logger.info("shared model in use", extra={"pool": name, "version": outcome.answer.version})
 
     async def _share(self, pool: Pool, before: LearningReport, model: Model, content: bytes) -> None:
-        """Keep the model where other routers find it, with what became of the one before; not when the API is away."""
+        """Keep the model where other routers find it, with the results of the one before; not when the API is away."""
         name = str(pool.key)
         told = self._told.get(name)
         self._told[name] = before
@@ -124,7 +125,7 @@ class PoolTraining:
             logger.warning("model not kept by the control API", extra={"pool": name, "error": outcome.problem})
 
     def _hand_on(self, pool: Pool, policy: LearnsOnline) -> None:
-        """A policy that was built anew, because a parameter changed, goes on with the model of the one before."""
+        """A policy that was rebuilt because a parameter changed continues with the model of the one before."""
         known = self._models.get(str(pool.key))
         if known is not None and known[0] is not policy:
             self._adopt(pool, policy, known[1])
@@ -167,7 +168,7 @@ class PoolTraining:
 
 
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:
-    """The figures of a new model, with what was seen since those `told` with the last."""
+    """The figures of a new model, with the observations since those `told` with the last one."""
     counted = {} if told is None else told.heuristic_choices
     by_heuristic = {reason.value: count - counted.get(reason, 0) for reason, count in before.heuristic_choices.items()}
     since = before.learned_choices - (0 if told is None else told.learned_choices)

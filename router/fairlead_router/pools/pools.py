@@ -28,14 +28,14 @@ class Opens(Protocol):
 
 
 def every(_: Pool, __: str | None = None, /) -> bool:
-    """Open to this client: every pool."""
+    """Opens every pool."""
     return True
 
 
 SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
 TELL_SECONDS = 10.0
-"""Failures of a scheduler are logged so often at most; it is ticked fifty times a second."""
+"""A scheduler's failures are logged at most this often; it is ticked fifty times a second."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +58,12 @@ class Pools:
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
         self._tells_at: dict[str, float] = {}
-        """By pool: from when on a failure is logged again."""
+        """By pool: when its failures may be logged again."""
         self._routers = 1
         self.routers_told_at: float | None = None
-        """When the API told how many live routers there are; None while that is assumed."""
+        """When the API reported how many live routers there are; None while the number is assumed."""
         self._kept_sessions: dict[str, dict[str, float]] = {}
-        """By pool: sessions all of whose decisions are kept, and until when."""
+        """By pool: the sessions whose decisions are all kept, and until when."""
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -81,8 +81,8 @@ class Pools:
         return (*self._by_key.values(), *self._retiring)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Requests to report, a row per pool and instance: of a pool that was made anew under its name, also those of
-        the one before.
+        """Requests to report, a row per pool and instance. Where a pool was deleted and created again under its name,
+        its rows include the requests of the old one.
         """
         rows: dict[tuple[PoolKey, str], InstanceInFlight] = {}
         for pool in self.living():
@@ -116,7 +116,7 @@ class Pools:
                 if known is not None:
                     self._retire(known)
                 self._by_key[name] = Pool(table, scheduler, self._metrics, self._clock(), recorded_share=self._recorded_share)
-        except Exception as error:  # a policy may be somebody's own, and what it does must not stop the other pools' tables
+        except Exception as error:  # a policy may be a user's own, and its errors must not stop the other pools' tables
             self._metrics.tables_refused += 1
             expected = isinstance(error, FairleadError)
             extra = {"pool": name, "version": table.version, "error": str(error)}
@@ -152,29 +152,31 @@ class Pools:
                 self._by_model.setdefault(name, []).append(pool)
 
     def know_routers(self, count: int) -> None:
-        """Tell schedulers how many live routers there are, as the API told last. While it is away that number holds."""
+        """Give schedulers the number of live routers that the API last reported. The number holds while the API is
+        away.
+        """
         self.routers_told_at = self._clock()
         self.assume_routers(count)
 
     @property
     def routers(self) -> int:
-        """How many live routers are gone by, this one among them."""
+        """How many live routers schedulers count with, this one among them."""
         return self._routers
 
     def assume_routers(self, count: int) -> None:
-        """Let schedulers go by so many live routers until the API tells: as many as before a restart."""
+        """Let schedulers assume this many live routers until the API reports: as many as before a restart."""
         self._routers = self._metrics.live_routers = max(1, count)
         for pool in self.living():
             pool.scheduler.know_routers(self._routers)
 
     def know_others(self, share: OthersShare) -> None:
-        """Tell a pool's scheduler what the other routers told of it. One of an unknown pool is ignored."""
+        """Pass the other routers' reports of a pool to its scheduler. Ignores an unknown pool."""
         pool = self.get(share.pool)
         if pool is not None:
             pool.scheduler.know_others(share, self._clock())
 
     def shares(self) -> tuple[PoolShare, ...]:
-        """What to tell other routers of the pools for which this one decides by itself beside others."""
+        """What to report to other routers about the pools for which this one decides alone beside others."""
         now = self._clock()
         found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
         return tuple(share for share in found if share is not None)
@@ -188,7 +190,7 @@ class Pools:
             pool.scheduler.keep_sessions(self._kept_sessions.get(name, {}))
 
     def recall_changes(self, changes: Sequence[BindingChange]) -> None:
-        """Tell schedulers the changes of an earlier process of this router that the API may not have acknowledged."""
+        """Give schedulers the changes of an earlier process of this router that the API may not have acknowledged."""
         for name, pool in self._by_key.items():
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
@@ -199,9 +201,8 @@ class Pools:
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Tell schedulers the API's bindings, and which of this router's changes `lost` against them.
-
-        Bindings of unknown pools are ignored.
+        """Give schedulers the API's bindings, and those of this router's changes that `lost` against them. Ignores
+        bindings of unknown pools.
         """
         by_pool: dict[str, list[Binding]] = {}
         for binding in bindings:
@@ -218,31 +219,31 @@ class Pools:
         return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
 
     def recall_prefixes(self, memories: Sequence[PrefixMemory]) -> int:
-        """Tell schedulers what an earlier process believed; returns of how many instances it still holds."""
+        """Give schedulers the beliefs of an earlier process; returns for how many instances they still hold."""
         now = self._clock()
         return sum(
             pool.scheduler.recall_prefixes([memory for memory in memories if memory.pool == pool.table.pool], now) for pool in self.all()
         )
 
     def engine_memories(self) -> list[EngineMemory]:
-        """What is known of the instances of each pool of which something is."""
+        """What is known of the instances of each pool; pools without knowledge are left out."""
         now = self._clock()
         return [memory for pool in self.all() if (memory := pool.engine_memory(now)) is not None]
 
     def recall_engines(self, memories: Iterable[EngineMemory]) -> None:
-        """Tell pools what was observed of their instances before, by an earlier process or by other routers."""
+        """Give pools the earlier observations of their instances, by an earlier process or by other routers."""
         for memory in memories:
             pool = self.get(memory.pool)
             if pool is not None:
                 pool.recall_engines(memory, self._clock())
 
     def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
-        """The pool for a request.
+        """The pool for a request. `model` as `namespace/name` wins and means its model; then the header's choice among
+        the pools of that model or adapter, then the first of them by name. Without a model: the only one that is
+        served, or that of the header's pool.
 
-        `model` as `namespace/name` wins and means its model; then the header's choice among the pools of that model or
-        adapter, then the first of them by name. Without a model, the one that is served, or that of the header's pool.
-        A pool that does not open is as if it were not there. Raises BadRequest 404 that names the pools and models
-        there are, or 400 where the model is missing.
+        A pool that is not open to the client counts as absent. Raises BadRequest 404 that names the models or pools
+        which the client may use, or 400 where the model is missing.
         """
         if model is None:
             return self._of_no_model(wanted, opens)
@@ -275,8 +276,8 @@ class Pools:
         return model in self._by_key or (model is not None and bool(self.serving(model)))
 
     def serving(self, name: str, opens: Opens = every) -> list[Pool]:
-        """The open pools of a model or adapter, by key. A name that none declares may be an alias, which engines tell:
-        it opens as its model does.
+        """The open pools of a model or adapter, by key. A name that no pool declares may be an alias that engines
+        report: it opens as its model does.
         """
         if name in self._by_model:
             return [pool for pool in self._by_model[name] if opens(pool, name)]
@@ -303,16 +304,14 @@ class Pools:
                     logger.exception("a pool's scheduler failed", extra={"pool": str(pool.key)})
 
     def has_ended(self, pool: Pool) -> bool:
-        """Whether it was deleted and has no request any more: what it recorded last is to be taken, and then it is to
-        be forgotten.
-        """
+        """Whether it was deleted and has no more requests: its last records must be taken, and then it is forgotten."""
         return pool in self._retiring and not pool.account.tickets and not pool.account.direct
 
     def forget(self, pool: Pool) -> None:
         """Keep nothing of a pool that has ended."""
         self._retiring.remove(pool)
         name = str(pool.key)
-        if all(str(other.key) != name for other in self.living()):  # else it was made anew and goes on counting
+        if all(str(other.key) != name for other in self.living()):  # else it was created again and goes on counting
             self._tells_at.pop(name, None)
             self._metrics.forget_pool(name)
 

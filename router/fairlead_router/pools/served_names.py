@@ -1,10 +1,10 @@
-"""Which engines of a pool do not serve one of its names, though the pool declares it: its model or an adapter.
+"""Tracks which engines of a pool lack one of its declared names: its model or an adapter.
 
-An engine tells by its list of models, which is read now and then, and at once when it refuses a request as if it lacked
-the name. A refusal alone takes nothing from it, as a client may have a part in its words; what does is its list, or
-another engine that serves the very same request. It gets no request for a name that it lacks until its list has the
-name (again). Where the list cannot be read, or says that it serves what it then refuses, it is asked again after a
-while, each time a longer one.
+An engine shows it by its list of models. The list is read now and then, and at once when the engine refuses a request
+as if it lacked the name. A refusal alone changes nothing, as a client may have shaped its words. The list does, or
+another engine that serves the very same request. An engine gets no request for a name that it lacks until its list has
+the name (again). Where the list cannot be read, or names what the engine then refuses, it is asked again after a pause
+that grows each time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import NamedTuple
 import orjson
 
 PAUSE_SECONDS = 2.0
-"""So long at least is an engine not asked for a name that it has refused more than once though its list has it."""
+"""The shortest pause for a name that an engine has refused more than once though its list has it."""
 LONGEST_PAUSE_SECONDS = 300.0
 UNLISTED_SECONDS = 30.0
-"""For so long it is not asked for a refused name, where its list cannot be read."""
+"""The pause for a refused name where the engine's list cannot be read."""
 
 _NOWHERE: Mapping[str, Missing] = MappingProxyType({})
 
@@ -43,11 +43,11 @@ class ServedNames:
 
     def __init__(self) -> None:
         self.missing: dict[str, dict[str, Missing]] = {}
-        """What is lacking, by name, then by instance; a name that all serve is not in it."""
+        """The lacking names, each by instance; a name that all serve is absent."""
         self._pauses: dict[tuple[str, str], float] = {}
         """By name and instance: the pause after its next refusal, where it refused a name that it lists."""
         self.doubted: set[str] = set()
-        """Instances whose list is to be read now."""
+        """Instances whose list must be read now."""
 
     def __bool__(self) -> bool:
         return bool(self.missing)
@@ -60,24 +60,24 @@ class ServedNames:
         return found.keys()
 
     def doubt(self, instance: str) -> None:
-        """It may lack a name: its list is to be read."""
+        """The instance may lack a name: its list must be read."""
         self.doubted.add(instance)
 
     def contradicted(self, instance: str, name: str, now: float) -> None:
-        """It refused a request for the name that another engine serves."""
+        """The instance refused a request for the name that another engine serves."""
         self.doubted.add(instance)
         if instance not in self.missing.setdefault(name, {}):
             pause = self._pauses.get((name, instance), 0.0)
             self.missing[name][instance] = Missing(now, now + pause, now + max(pause, UNLISTED_SECONDS))
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """The instances that are taken to lack the name, but not by their own word."""
+        """The instances that are believed to lack the name though their own lists do not say so."""
         self.lacking(name, now)
         return [one for one, missing in self.missing.get(name, _NOWHERE).items() if missing.expires < math.inf]
 
     def listed(self, instance: str, listed: Collection[str], declared: Collection[str], asked_at: float) -> None:
-        """It told its models, when it was asked at `asked_at`. An engine that lists nothing is believed to serve
-        all.
+        """The instance listed its models when it was asked at `asked_at`. An engine that lists nothing is believed to
+        serve all.
         """
         self.doubted.discard(instance)
         for name in declared if listed else ():
@@ -91,7 +91,7 @@ class ServedNames:
                     self._pauses[name, instance] = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def serves(self, instance: str, name: str) -> None:
-        """It serves the name, as far as anybody can know."""
+        """The instance serves the name, as far as the router can know."""
         found = self.missing.get(name)
         if found is not None:
             found.pop(instance, None)
@@ -99,7 +99,7 @@ class ServedNames:
                 del self.missing[name]
 
     def unlisted(self, instance: str) -> None:
-        """Its list could not be read: it is not asked again because of what it has refused so far."""
+        """The instance's list could not be read: its earlier refusals do not cause another read."""
         self.doubted.discard(instance)
 
     def keep_only(self, instances: Collection[str], declared: Collection[str]) -> None:
@@ -116,8 +116,8 @@ def refuses_name(status: int, body: bytes, name: str) -> bool:
     """Whether a refusal says that there is no such model or adapter, as engines say it of the name they were asked by.
 
     vLLM answers 404 with the type `NotFoundError` and the parameter `model` (older ones with no parameter, and so does
-    its form of Anthropic's protocol), llama.cpp 404 or 400, SGLang 400. Where the parameter and the code do not tell,
-    the message must say it of this name in its first words: what it quotes later may be the client's.
+    its form of Anthropic's protocol), llama.cpp 404 or 400, SGLang 400. Where the parameter and the code do not show
+    it, the message must say it of this name in its first words: what it quotes later may be the client's.
     """
     if status not in (400, 404):
         return False

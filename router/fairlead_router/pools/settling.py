@@ -13,8 +13,8 @@ from fairlead_router.protocols.squeezing import Squeezed
 
 
 def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
-    """How a request ended whose engine failed, or whose total time is over (`out_of_time`). Once the last event of its
-    answer has come it is served all the same.
+    """How a request ended if its engine failed, or its total time is over (`out_of_time`). After the last event of its
+    answer, it counts as served all the same.
     """
     stream = ticket.stream
     if stream is not None and stream.finished:
@@ -25,7 +25,7 @@ def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
 
 
 def ending_of_leaving(ticket: Ticket) -> Ending:
-    """How a request ended whose client went away. Once the last event of its answer has come it is served."""
+    """How a request ended if its client went away. After the last event of its answer, it counts as served."""
     stream = ticket.stream
     if stream is not None and stream.finished:
         return Ending.SERVED
@@ -39,7 +39,7 @@ def _has_part(ticket: Ticket) -> bool:
 
 
 class Settling:
-    """Counts into `counters`, and tells `traffic` of each end."""
+    """Counts into `counters`, and passes each end to `traffic`."""
 
     __slots__ = ("_counters", "_traffic")
 
@@ -48,7 +48,7 @@ class Settling:
         self._traffic = traffic
 
     def plausible(self, usage: Usage) -> Usage:
-        """An engine's figures without those that cannot be, which are counted."""
+        """An engine's figures without the impossible ones, which are counted."""
         if (
             0 <= usage.output_tokens <= MOST_TOKENS
             and 0 <= (usage.prompt_tokens or 0) <= MOST_TOKENS
@@ -59,7 +59,7 @@ class Settling:
         return Usage(plausible(usage.output_tokens) or 0, plausible(usage.cached_tokens), plausible(usage.prompt_tokens))
 
     def part(self, ticket: Ticket) -> Usage | None:
-        """What is known of an answer that broke off; None where nothing of it could be read."""
+        """The known figures of an answer that broke off; None where nothing of it could be read."""
         stream = ticket.stream
         if stream is None:
             return None
@@ -67,7 +67,7 @@ class Settling:
         return self.plausible(Usage(stream.generated_tokens, told.cached_tokens, told.prompt_tokens))
 
     def end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Note how a ticket ended, which must not have ended before, count it and settle its charge."""
+        """Note how a ticket ended, count it and settle its charge. The ticket must not have ended before."""
         consequences = CONSEQUENCES[ending]
         ticket.ending = ending
         ticket.ended_at = now
@@ -87,8 +87,8 @@ class Settling:
         self._traffic.ended(ticket)
 
     def settle(self, charge: Charge, prompt_tokens: int, output_tokens: int, now: float) -> None:
-        """Charge the tokens of a request that has ended, or whose answer is seen later. What an engine tells beyond
-        what can be is counted and not charged, or one wrong figure would lock a key out for years.
+        """Charge the tokens of a request that has ended, or whose answer arrives later. Impossible figures of an engine
+        are counted and not charged, or one wrong figure would lock a key out for years.
         """
         most = charge.most_tokens
         self._counters.implausible_usages += (prompt_tokens > most) + (output_tokens > most)
@@ -96,7 +96,9 @@ class Settling:
 
 
 class LaterAnswer:
-    """A response that is read after its request ended, as it passes: `feed` every piece, then charge what it tells."""
+    """A response that is read after its request ended, as it passes: `feed` every piece, then charge the tokens that it
+    reports.
+    """
 
     __slots__ = ("_charge", "_document", "_reader", "_settling")
 
@@ -112,8 +114,8 @@ class LaterAnswer:
         self._document.feed(piece)
 
     def settle(self, now: float) -> None:
-        """Nothing more comes: charge what was not charged yet. A response that is still being made where it was asked
-        for is charged at the end of that request.
+        """The response is over: charge what was not charged yet. While the original request still runs, its own end
+        charges it.
         """
         if not self._charge.has_ended:
             return

@@ -1,7 +1,7 @@
 """What failures of engines are evidence of, by the kinds of `UpstreamFailure`; and the circuits of requests that go
 past the scheduler.
 
-Those open no circuit for chats, nor the other way round: an engine may answer no `/tokenize` and generate well.
+These two kinds of circuits are separate: an engine may fail at `/tokenize` and generate well.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FAULTS = {
     "credential": Fault.REFUSED,
 }
 _NO_FAULT = ("busy", "deadline", "lacking")
-"""It is full, the request's time was over, or it was sent nothing: none of these says that an engine is broken."""
+"""The engine is full, the request's time was over, or the engine got nothing: no evidence that it is broken."""
 
 
 def fault_of(kind: str) -> Fault | None:
-    """What a failure of this kind may be evidence of; kinds that are not of the transport are of the answer itself."""
+    """The fault that a failure of this kind may show; kinds that are not of the transport concern the answer itself."""
     return None if kind in _NO_FAULT else _FAULTS.get(kind, Fault.ANSWER)
 
 
@@ -45,11 +45,11 @@ class SideCircuits:
         return [instance for instance, circuit in self._circuits.items() if not circuit.admits(now)]
 
     def failed(self, instance: str, now: float) -> None:
-        """It failed a request that was not the fault of the request."""
+        """The instance failed a request, and the request was not at fault."""
         self._circuits.setdefault(instance, Circuit(self._settings)).failed(now)
 
     def worked(self, instance: str) -> None:
-        """It answered well."""
+        """The instance answered well."""
         self._circuits.pop(instance, None)
 
     def keep_only(self, instances: Collection[str]) -> None:
@@ -58,8 +58,8 @@ class SideCircuits:
 
 
 class Tries:
-    """How one request past the scheduler fared at each instance it was sent to, judged as the scheduler judges its own.
-    It ends in `served`, `over` or `left`; what is said after that changes nothing.
+    """The attempts of one request past the scheduler, judged as the scheduler judges its own. It ends in `served`,
+    `over` or `left`; later calls change nothing.
     """
 
     __slots__ = ("_circuits", "_faults")
@@ -69,7 +69,7 @@ class Tries:
         self._faults: list[tuple[str, Fault]] = []
 
     def failed(self, instance: str, fault: Fault | None, now: float) -> None:
-        """It failed there."""
+        """The request failed there."""
         if fault is Fault.UNREACHED:
             self._circuits.failed(instance, now)
         elif fault is not None:
@@ -77,22 +77,22 @@ class Tries:
 
     @property
     def failed_alike(self) -> bool:
-        """Whether two instances failed it in the same way: that speaks of the request. Those that were lost may have
-        died of something else.
+        """Whether two instances failed it in the same way: then the request is suspect. Lost ones may have died of
+        something else.
         """
         last = [fault for _, fault in self._faults[-2:]]
         return len(last) > 1 and last[0].is_like(last[1]) and last[1] is not Fault.LOST
 
     def served(self, instance: str, now: float) -> None:
-        """It was served there: those that failed it before are at fault."""
+        """The request was served there: the instances that failed it before are at fault."""
         self._circuits.worked(instance)
         for other, _ in self._faults:
             self._circuits.failed(other, now)
         self._faults.clear()
 
     def over(self, now: float) -> None:
-        """It was served nowhere. What no other instance confirmed is held against the one that failed, but for
-        refusals.
+        """No instance served it. A failure that no other instance confirmed counts against its instance, unless it was
+        a refusal.
         """
         for instance, fault in () if self.failed_alike else self._faults:
             if fault is not Fault.REFUSED:
@@ -100,5 +100,5 @@ class Tries:
         self._faults.clear()
 
     def left(self) -> None:
-        """Its client went away before it was known whose fault a failure was: that is held against nobody."""
+        """Its client left before the fault for a failure was known: no instance is blamed."""
         self._faults.clear()

@@ -2,9 +2,9 @@
 while the control API is away.
 
 Tables are one file, rewritten whole; so are the keys, as digests. Bindings are a log of lines: a later line overrides
-an earlier one. The log is compacted when it has grown to twice what it was: bindings to instances that have left, which
-nobody has told of for the pool's TTL, are forgotten then. A torn last line, from a crash while writing, is ignored.
-What instances are believed to hold is one file too, packed; so is how many routers were live, and what was observed of
+an earlier one. The log is compacted when it has grown to twice its size: that forgets bindings to instances that have
+left, if no message named them for the pool's TTL. A torn last line, from a crash while writing, is ignored. What
+instances are believed to hold is one file too, packed; so is how many routers were live, and what was observed of
 engines.
 """
 
@@ -123,7 +123,7 @@ class TableCache:
         self._guard(lambda: replace_file(self._prefixes_path, _packer.encode(tuple(memories))))
 
     def load_routers(self) -> KeptRouters | None:
-        """Read how many routers there were; None where that was never told. A damaged file counts as absent, with a
+        """Read how many routers there were; None if that was never reported. A damaged file counts as absent, with a
         warning.
         """
         try:

@@ -14,10 +14,8 @@ from fairlead_router.protocols.answers import StreamReader, Usage
 
 
 class Ticket:
-    """The account of one submitted request.
-
-    The pool's account writes it and settles it. Who relays the request notes in it what its engine and its client have
-    had (`given`, `passed_on`, `stream`); others read it.
+    """The account of one submitted request. The pool's account writes it and settles it. The code that relays the
+    request notes in it what its engine and its client have had (`given`, `passed_on`, `stream`); others read it.
     """
 
     __slots__ = (
@@ -28,9 +26,9 @@ class Ticket:
     def __init__(self, request: RoutingRequest, charge: Charge | None = None) -> None:
         self.request = request
         self.charge = charge
-        """What it costs its key; None for nobody's request."""
+        """Its cost to its key; None for a request without a key."""
         self.given = False
-        """Whether an engine was sent it, or its prefill."""
+        """Whether an engine got it, or its prefill."""
         self.passed_on = False
         """Whether its client has had a part of an answer that is not streamed."""
         self.verdict: Dispatch | Refusal | None = None
@@ -43,9 +41,9 @@ class Ticket:
         """When its first token was seen; counts where `saw_first_token`."""
         self.ended_at = 0.0
         self.queued_seconds = 0.0
-        """How long it waited until it was sent first."""
+        """How long it waited until it was first sent."""
         self.stream: StreamReader | None = None
-        """Its answer, while that is passed on."""
+        """The reader of its answer, while that is passed on."""
         self.usage: Usage | None = None
         """What is known of the tokens of a request that has ended: its engine's figures, or else what was counted here.
         None where there was no answer to know them from.
@@ -56,7 +54,7 @@ class Ticket:
 
     @property
     def served(self) -> Served | None:
-        """Where it was sent last, and how that engine served it if it did; None where it was sent nowhere."""
+        """The target that last got it, and how that engine served it if it did; None if no target got it."""
         verdict = self.verdict
         if not isinstance(verdict, Dispatch):
             return None

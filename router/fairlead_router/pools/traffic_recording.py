@@ -26,7 +26,7 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 class Served(NamedTuple):
     """How an engine served a request: its target, when it was sent there, and the seconds until the first token and the
-    end, which are None unless that engine alone served it and its first token was seen.
+    end. The seconds are None unless that engine alone served it and its first token was seen.
     """
 
     target: str
@@ -38,7 +38,7 @@ class Served(NamedTuple):
 
 
 class Ended(Protocol):
-    """A request that has ended, with what its engine told of it."""
+    """A request that has ended, with its engine's report of it."""
 
     @property
     def request(self) -> RoutingRequest: ...
@@ -54,8 +54,8 @@ class BlockIds:
     """The ids of prompts' blocks in one pool: of each full block of 512 tokens, the hash of the prompt's routing blocks
     up to where they cover it.
 
-    A prompt mostly goes on where its session's last one ended, or the last that began with the same block. What the two
-    have in common, which is found by bisection as routing blocks are hashes of all before them, is not hashed again.
+    A prompt mostly continues its session's last one, or the last one with the same first block. Their common part is
+    not hashed again. Bisection finds it, as each routing block is a hash of all blocks before it.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class BlockIds:
         self._kept = 0
 
     def of(self, salt: bytes, request: RoutingRequest, block_tokens: int) -> tuple[int, ...]:
-        """The ids of a request's prompt, keyed with the salt, whose routing blocks have so many tokens."""
+        """The ids of a request's prompt, keyed with the salt; its routing blocks have `block_tokens` tokens each."""
         if self._facts != (salt, block_tokens):
             self._facts = (salt, block_tokens)
             self._prompts.clear()
@@ -102,7 +102,7 @@ class TrafficRecording:
         self._block_ids = BlockIds()
 
     def ended(self, one: Ended) -> None:
-        """A request ended. It is read when it is taken, since its tokens are told a moment later."""
+        """A request ended. It is read only when it is taken, since its token counts arrive a moment later."""
         if self._share <= 0:
             return
         if len(self._ended) < MOST_ENDED:
@@ -152,7 +152,7 @@ def recorded_requests(
 
 
 def _cached(usage: Usage | None, served: Served | None) -> int | None:
-    """What the engine told of the prompt, or else what its router believed."""
+    """The prompt's cached tokens as its engine reported them, or else as its router believed."""
     if usage is not None and usage.cached_tokens is not None:
         return usage.cached_tokens
     return None if served is None else served.hit_tokens

@@ -1,5 +1,7 @@
-"""Direct requests that wait for their pool's first instance; the scheduler holds the routed ones. One bound is for
-both: direct requests find room beside those that the scheduler holds, and leave when it needs that room.
+"""Direct requests that wait for their pool's first instance; the scheduler holds the routed ones.
+
+Both share one bound: direct requests find room beside those that the scheduler holds, and leave when it needs that
+room.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import HoldingFacts, Outlook, RoutingTable
 
 MOST_BYTES = SchedulerSettings().held_bytes
-"""Bytes of bodies that wait at most, with those in a scheduler."""
+"""Most bytes of waiting bodies, with those in a scheduler."""
 
 
 class WaitingRoom:
@@ -27,14 +29,14 @@ class WaitingRoom:
         self._holding = HoldingFacts()
         self._outlook = Outlook.UNKNOWN
         self.waiters: dict[asyncio.Future[None], int] = {}
-        """With the bytes of each one's body, in the order of arrival. Read only."""
+        """The waiting requests, each with its body's bytes, in the order of arrival. Read only."""
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self.waiters)
 
     def take(self, table: RoutingTable) -> None:
-        """Go by this table from now on."""
+        """Use this table from now on."""
         self._holding, self._outlook = table.holding, table.outlook
 
     def held(self) -> HeldDemand:
@@ -48,7 +50,7 @@ class WaitingRoom:
         return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
 
     def make_room(self) -> None:
-        """The scheduler may hold more by now: the newest leave for which there is no room any more."""
+        """The scheduler may hold more by now: the newest requests without room leave."""
         others, most = self._others(), self._holding.held_requests
         while self.waiters and (len(self) + others.requests > most or self._bytes + others.body_bytes > MOST_BYTES):
             self._let_go(next(reversed(self.waiters)))
@@ -59,7 +61,7 @@ class WaitingRoom:
             await self.wait(body_bytes, self._holding.hold_for_seconds)
 
     def open(self) -> None:
-        """Let all go on, in the order of their arrival."""
+        """Let all waiting requests go on, in the order of their arrival."""
         for waiter in tuple(self.waiters):
             self._let_go(waiter)
 

@@ -2,5 +2,5 @@
 
 Pure: bytes and documents in, facts out. `paths` is the table of all paths, `requests` reads a request, `prompts` makes
 its canonical prompt, `answers` reads what engines answer, and `refusals` are the router's own errors. It must not do
-I/O or know pools. Its danger is a protocol that is read in part: each reader goes by one table for all protocols.
+I/O or know pools. Its danger is a reader that knows only some protocols: each reader uses one table for all of them.
 """

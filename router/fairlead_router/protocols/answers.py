@@ -24,10 +24,10 @@ EVENT_BYTES = 256 * 1024
 """Most bytes of an event that are held until it is complete; of a larger one the small fields are read as it passes."""
 
 _CHOICE_WITHIN = 4096
-"""An event with a choice has it within so many bytes; until then it may be one that has only counts."""
+"""An event with a choice has it within this many bytes; until then it may be one that has only counts."""
 
 _RELEARNED = 64
-"""How often the shape of events is learnt again; streams whose every event differs are decoded."""
+"""How often the shape of events is derived again; streams whose every event differs are decoded."""
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -61,15 +61,15 @@ class StreamReader:
         self._before = _NEVER
         self._after = b""
         self._quotes = 0
-        """How many quotes those two have."""
+        """The number of quotes in those two."""
         self._learned = 0
         self._rest = bytearray()
-        """The beginning of an event whose end has not come."""
+        """The beginning of an event whose end has not arrived."""
         self._passed = 0
         """How many bytes of it the client has had."""
         self._ended_within = False
         self._large: Squeezed | None = None
-        """An event of which more came than is held."""
+        """An event that is too large to hold."""
         self._name = b""
         self._seam = b""
         self.events = 0
@@ -84,12 +84,12 @@ class StreamReader:
 
     @property
     def finished(self) -> bool:
-        """Whether the protocol's last event came, or the reason why the answer ends."""
+        """Whether the protocol's last event arrived, or the reason why the answer ends."""
         return self._spoken.finished and self._spoken.is_answer and self._spoken.failure is None
 
     @property
     def failure(self) -> Failure | None:
-        """What the engine said of its failure."""
+        """The failure that the engine reported."""
         return self._spoken.failure
 
     @property
@@ -103,7 +103,7 @@ class StreamReader:
 
     @property
     def cut(self) -> bool:
-        """Whether the client has had a part of an event whose end has not come."""
+        """Whether the client has had a part of an event whose end has not arrived."""
         return self._passed > 0 or self._large is not None or self._ended_within
 
     @property
@@ -142,7 +142,9 @@ class StreamReader:
         return start < end and piece.endswith(after) and piece.find(b'"', start, end) < 0
 
     def end(self) -> bytes:
-        """The stream is over. Returns what the client has not had; an event without its blank line counts too."""
+        """The stream is over. Returns the bytes that the client has not had; an event without its blank line counts
+        too.
+        """
         if self._large is not None:
             self._hear_large(self._large)
             self._ended_within = True
@@ -187,8 +189,8 @@ class StreamReader:
         return b"".join(shown)
 
     def _skip_alike(self, text: bytes, start: int) -> int:
-        """Count the complete events from `start` on that are alike one before, as engines send several at once. Returns
-        where the first other one begins.
+        """Count the complete events from `start` on that are alike an earlier one, as engines send several at once.
+        Returns where the first different one begins.
         """
         before, after, by_name = self._before, b"" if self._by_name else self._after, self._by_name
         length, ending, count = len(before), len(after), 0
@@ -214,7 +216,7 @@ class StreamReader:
         return start
 
     def _wait(self) -> bytes:
-        """The end of an event has not come. Returns what the client gets of it already."""
+        """The end of an event has not arrived. Returns the part of it that the client gets already."""
         rest = self._rest
         if not rest:
             return b""
@@ -229,7 +231,7 @@ class StreamReader:
     # ── one event ──
 
     def _hear(self, raw: bytes) -> bool:
-        """A complete event, with its blank line. Whether the client is not to get it."""
+        """Hear a complete event, with its blank line. Returns whether to hide it from the client."""
         spoken = self._spoken
         if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
             name, data = b"", raw[6:-2].strip()
@@ -250,7 +252,9 @@ class StreamReader:
         return False
 
     def _learn(self, raw: bytes) -> None:
-        """Remember what surrounds the text of this event. Another with the same around its text says the same."""
+        """Remember the bytes around the text of this event. Another event with the same bytes around its text means the
+        same.
+        """
         text = _DELTA.search(raw) if self._by_name else _TEXT.search(raw, max(0, raw.find(b'"delta"')))
         if text is not None and b"\\" not in text[1]:
             self._learned += 1
@@ -311,7 +315,7 @@ def _parse(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def _decoded(data: bytes) -> Any:
-    """The JSON value of an event; None where it is none."""
+    """The JSON value of an event; None where it is not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -327,7 +331,7 @@ def _decoded(data: bytes) -> Any:
 
 
 class WholeAnswer(NamedTuple):
-    """What an unstreamed answer says."""
+    """The facts of an unstreamed answer."""
 
     usage: Usage | None = None
     failure: Failure | None = None
@@ -359,7 +363,7 @@ _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
 def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
-    """What a body says that came with a status of success. Without `has_input` an empty list is an answer too."""
+    """The facts of a body with a status of success. Without `has_input` an empty list is an answer too."""
     if not body or (body[0] <= 32 and body.isspace()):
         return WholeAnswer(failure=Failure("the answer is empty"))
     if not body.startswith(b"{") and _PAGE.match(body):
@@ -388,7 +392,7 @@ def _is_filled(document: _Document) -> bool:
 
 
 def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
-    """What an answer says that is no JSON by the letter: it may have NaN in it, be cut, or be no document at all."""
+    """The facts of an answer that is not strict JSON: it may have NaN in it, be cut, or be no document at all."""
     squeezed = Squeezed(0)
     squeezed.feed(body)
     document = squeezed.document()

@@ -1,4 +1,4 @@
-"""Writes what a client sent as JSON again, for keys and hashes: always the same bytes for the same value."""
+"""Writes a client's JSON value again, for keys and hashes: always the same bytes for the same value."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 it renders the chat's template (`entrypoints/anthropic/serving.py`, `entrypoints/openai/responses/utils.py`).
 
 So a conversation has one prompt in all protocols: `prompts` makes the routing key from the chat, and an engine can be
-asked for the chat's tokens. Nothing of the document changes; what has an unusable form is left out, as the engine
+asked for the chat's tokens. The document stays unchanged. Parts with an unusable form are left out, as the engine
 judges its input itself.
 """
 
@@ -250,7 +250,7 @@ _CUSTOM = {
     "required": ["input"],
     "additionalProperties": False,
 }
-"""What a custom tool takes once vLLM has declared it as a function; its words are among the prompt's tokens."""
+"""The parameters of a custom tool once vLLM has declared it as a function; its words are among the prompt's tokens."""
 
 
 def _response_functions(tool: object) -> Iterable[Message]:

@@ -1,8 +1,8 @@
 """Whether a document with a status of success holds an answer at all, in any protocol.
 
 A document without content is an answer if it says why it ended: after `max_tokens: 0`, or of a response that is made in
-the background. It is none if the field for the answer is there and empty, or if no field could hold one. What is not
-known here is taken for an answer: engines have forms of their own.
+the background. It is empty if the field for the answer is there and empty, or if no field could hold one. An unknown
+form counts as an answer: engines have forms of their own.
 
 Sources: the response models of vLLM 0.32 (`entrypoints/openai`, `anthropic`, `pooling`), OpenAI's and Anthropic's
 references.
@@ -33,7 +33,7 @@ _NO_PLACE = _EXPLAINS | _BESIDE
 _HOLDS = ("content", "output", "data")
 
 _MADE = frozenset({"completed", "incomplete", "in_progress", "queued", "cancelled"})
-"""What a response says of itself that did not fail."""
+"""Statuses of a response that did not fail."""
 
 _BESIDE_CHOICE = frozenset({"index", "logprobs", "message", "text", "finish_reason", "stop_reason", "delta", "prompt_logprobs"})
 
@@ -42,8 +42,8 @@ _BEGINS_OBJECT = re.compile(rb'\s*\{\s*(?:"|$)')
 
 
 def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
-    """Why a document is no answer; None when it may be one. Without `has_input` nothing was given that an answer could
-    be made of: then an empty list of embeddings is one.
+    """Why a document is no answer; None when it may be one. Without `has_input` there was no input to make an answer
+    of: then an empty list of embeddings is one.
     """
     if not isinstance(document, dict):
         return None
@@ -53,7 +53,7 @@ def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
 
 
 def is_cut(body: bytes) -> bool:
-    """Whether what is no JSON is the beginning of a JSON object, and not bytes of another kind."""
+    """Whether bytes that are not JSON are the beginning of a JSON object, and not bytes of another kind."""
     if not _BEGINS_OBJECT.match(body):
         return False
     try:

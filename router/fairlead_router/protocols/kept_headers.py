@@ -1,4 +1,4 @@
-"""The headers by which a client asks for the decision of its request to be kept, and hears of it."""
+"""The headers by which a client asks the router to keep its request's decision, and gets the result."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 
 EXPLAIN_HEADER = b"x-fairlead-explain"
-"""Asks for the decision of its request to be kept."""
+"""Asks the router to keep the decision of its request."""
 KEPT_HEADER = b"x-fairlead-decision-kept"
-"""Says whether it will be, to a client that asked: `true`, or `false` with the reason."""
+"""Tells a client that asked whether the decision will be kept: `true`, or `false` with the reason."""
 NOT_ALLOWED = b"false; key-not-allowed"
 NO_DECISION = b"false; no-decision"
 """No scheduler decides about the request."""
@@ -22,6 +22,6 @@ def asks_to_explain(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def decision_headers(verdict: Dispatch | Refusal) -> list[tuple[bytes, bytes]]:
-    """The decision's id, if there is one, and for a client that asked and may whether it will be kept."""
+    """The decision's id, if there is one; for a client that asked and may, also whether the decision will be kept."""
     named = [(b"x-fairlead-decision", verdict.decision_id.encode())] if verdict.decision_id else []
     return [*named, (KEPT_HEADER, b"true" if verdict.kept else OVER_LIMIT)] if verdict.request.explain else named

@@ -1,8 +1,8 @@
-"""Images, sounds, videos and files in a prompt: what identifies each, and about how many tokens an engine makes of it.
+"""Images, sounds, videos and files in a prompt: the identity of each, and about how many tokens an engine makes of it.
 
 In the canonical prompt a medium is its hash, repeated over as many bytes as its tokens would take as text. So two
-prompts share a medium only where it is the same, what follows it stands at about its true depth, and one length says
-how large a prompt is. What engines report of such prompts corrects the estimate, as that of every other kind of prompt
+prompts share a medium only where it is the same, the text behind it stands at about its true depth, and one length says
+how large a prompt is. Engines' reports of such prompts correct the estimate, as for every other kind of prompt
 (`fairlead.routing.knowledge.token_sizes`).
 """
 
@@ -19,17 +19,17 @@ from fairlead_router.protocols.canonical_json import canonical_json
 BYTES_PER_TOKEN = 4
 
 IMAGE_TOKENS = 1024
-"""Of an image whose size is unknown, as one that the engine fetches."""
+"""Tokens of an image whose size is unknown, such as one that the engine fetches."""
 PIXELS_PER_TOKEN = 28 * 28
 """Qwen's vision models make a token of as many pixels (14 x 14 patches, four to a token); Pixtral and InternVL of 256
 to 784, Claude of 750."""
 FEWEST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 64, 16_384
-"""What Qwen's processor scales images to; others stay within."""
+"""The bounds to which Qwen's processor scales images; others stay within."""
 
 AUDIO_TOKENS_PER_SECOND = 25
-"""Of Qwen's audio models; others make between 6 and 50."""
+"""The rate of Qwen's audio models; others make between 6 and 50."""
 AUDIO_BYTES_PER_SECOND = 16_000
-"""Of compressed sound, at 128 kbit/s. A WAV file's header says its own."""
+"""The size of compressed sound, at 128 kbit/s. A WAV file's header has its own."""
 MOST_AUDIO_TOKENS = 16_384
 
 VIDEO_TOKENS = 4096
@@ -94,7 +94,7 @@ def _tokens(modality: str, data: str) -> int:
 
 
 def _decoded(data: str, letters: int) -> bytes:
-    """The beginning of base64 data; nothing if it is none."""
+    """The beginning of base64 data; nothing if it is not base64."""
     try:
         return b64decode(data[: letters - letters % 4] if len(data) > letters else data)
     except ValueError:
@@ -148,7 +148,7 @@ def _jpeg_size(head: bytes) -> tuple[int, int] | None:
 
 
 def _seconds(data: str) -> float:
-    """How long a sound is, by its size; of one that the engine fetches a minute."""
+    """How long a sound is, by its size; a minute for one that the engine fetches."""
     if data[:8].lower().startswith(("http://", "https://", "file://")):
         return 60.0
     head = _decoded(data, _HEADER)

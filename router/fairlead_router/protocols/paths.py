@@ -1,6 +1,6 @@
 """The gateway's table of paths: how each is handled, where its prompt is, and which protocol it speaks.
 
-Paths are compared as they came on the wire, without decoding, so a path that a proxy in front read differently never
+Paths are compared as received on the wire, without decoding, so a path that a proxy in front read differently never
 reaches an engine. A path that is not in this table is not passed on, even if engines serve it. That keeps clients away
 from their administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
 """
@@ -120,7 +120,7 @@ KNOWN = tuple(endpoint.path for endpoint in (*ENDPOINTS, MODEL, RETRIEVE, CANCEL
 
 
 def find(raw_path: bytes) -> Endpoint | None:
-    """The endpoint of a path as it came, percent signs and all; None when there is none."""
+    """The endpoint of a path as received, percent signs and all; None when there is none."""
     endpoint = _BY_PATH.get(raw_path)
     if endpoint is not None:
         return endpoint

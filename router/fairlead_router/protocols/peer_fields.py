@@ -1,8 +1,8 @@
-"""What points an engine at a peer: it would connect to an address, or use another request's KV blocks, of the client's
-choice. Only the gateway says such things, so a client that does is refused, whatever its protocol.
+"""Fields that point an engine at a peer: it would connect to an address, or use another request's KV blocks, of the
+client's choice.
 
-The names are those of vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo
-(below `nvext`).
+Only the gateway sets such fields, so it refuses a client that does, in every protocol. The names are those of vLLM's
+and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PEER_FIELDS = frozenset(
 _PREFIX = "bootstrap_"
 
 _HOLDERS = frozenset({"extra_args", "extra_body", "nvext", "sampling_params", "vllm_xargs"})
-"""Objects whose fields an engine, or what stands before it, takes for the request's own."""
+"""Objects whose fields an engine, or a layer before it, takes for the request's own."""
 
 _ADDRESSES = ("___prefill_addr_", "___decode_addr_")
 """vLLM's P2P connector reads its peers' addresses out of the request's id."""
 
 _IDS = ("request_id", "rid")
 _WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)
-"""Names of which hardly any body has one."""
+"""Names that hardly any body has."""
 
 
 def is_peer_field(name: str) -> bool:

@@ -1,9 +1,9 @@
 """The prompt of a request as routing compares and counts it: from each protocol's document to canonical bytes.
 
 The bytes come from everything that changes the tokens which an engine computes, and from nothing else; `prompt_fields`
-says of every field of engines' requests what it does. The same conversation gives the same bytes in every protocol, so
-that it finds the same cached prefix. An engine judges its input itself: what cannot be read here adds nothing to the
-bytes. Only a document without its prompt, or with one of a type that no engine takes, is refused here.
+has the effect of every field of engines' requests. The same conversation gives the same bytes in every protocol, so
+that it finds the same cached prefix. An engine judges its input itself: unreadable parts add nothing to the bytes. Only
+a document without its prompt, or with one of a type that no engine takes, is refused here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Document = dict[str, Any]
 
 
 class Prompt(NamedTuple):
-    """`text` are the canonical bytes; `kinds` what they have besides plain text (`TOOLS`, `MEDIA`); `root` what no byte
-    is rendered of and all depend on, as a salt.
+    """`text` are the canonical bytes; `kinds` say what they have besides plain text (`TOOLS`, `MEDIA`); `root` are
+    values that render no byte but that all tokens depend on, such as a salt.
     """
 
     text: bytes
@@ -78,7 +78,7 @@ def batch_prompt(document: Document) -> Prompt:
 
 
 def completion_prompt(document: Document) -> Prompt:
-    """`prompt`: text, texts or token ids, and what is to follow the answer (`suffix`). Embedded prompts are media."""
+    """`prompt`: text, texts or token ids, and the text to follow the answer (`suffix`). Embedded prompts are media."""
     embeds = document.get("prompt_embeds")
     if document.get("prompt") is None and embeds is not None:
         return Prompt(_embedded(embeds), MEDIA, _root(document))
@@ -164,7 +164,9 @@ def _embedded(embeds: object) -> bytes:
 
 
 def _root(document: Document) -> bytes:
-    """What no byte of the prompt is rendered of and all depend on: `ROOTS` that are set, and not to their default."""
+    """The values that render no byte of the prompt but that all of it depends on: fields of `ROOTS` that are set, and
+    not to their default.
+    """
     if _ROOTS.isdisjoint(document):
         return b""
     found = {field: value for field, default in ROOTS.items() if (value := document.get(field)) is not None and value != default}

@@ -61,7 +61,7 @@ def body_too_large(limit: int, setting: str) -> BadRequest:
 
 
 def body_too_slow(seconds: float) -> BadRequest:
-    """408: the body did not come in time."""
+    """408: the body did not arrive in time."""
     return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
 
 
@@ -75,7 +75,7 @@ def memory_full() -> BadRequest:
 
 
 def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
-    """500: a bug of the router, told by an id that finds it in the log, never with a traceback."""
+    """500: a bug of the router. The answer has an id that finds it in the log, never a traceback."""
     message = f"the router failed to handle this request; its log tells more under {request}"
     return error_answer(dialect, 500, "internal_error", message)
 
@@ -108,8 +108,8 @@ def upstream_failed(
     engine: Sequence[tuple[bytes, bytes]] = (),
     decided: Dispatch | None = None,
 ) -> ErrorAnswer:
-    """502: engines were tried and none answered in full; the last, of which `engine` are headers, wants to be asked
-    again after so many seconds. `decided` is the decision of a routed request.
+    """502: engines were tried and none answered in full. The last one, with the headers `engine`, asks for a retry
+    after `retry_after` seconds. `decided` is the decision of a routed request.
     """
     extra = [(b"x-fairlead-pool", pool), *(decision_headers(decided) if decided is not None else ()), *engine]
     return _dropped(dialect, UPSTREAM_FAILED_STATUS, RejectionReason.UPSTREAM_FAILED, message, retry_after or 1.0, extra)

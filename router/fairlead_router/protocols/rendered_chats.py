@@ -31,11 +31,12 @@ TOOLS, MEDIA = 1, 2
 """What a chat has besides plain text; its tokens are counted apart (`gateway.routed_requests`)."""
 
 _NEXT_PART = b"\xfd"
-"""Between the parts of a content."""
+"""Stands between the parts of a content."""
 
 MOST_MEDIA_BYTES = 4 * 1024 * 1024
-"""Of one prompt, for what stands for its media: a million tokens. A few bytes of a body can name a video, and what
-stands for it has thousands."""
+"""Most bytes of one prompt's media: a million tokens. A few bytes of a body can name a video, whose stand-in has
+thousands.
+"""
 
 
 class Pieces(list[bytes]):
@@ -46,14 +47,14 @@ class Pieces(list[bytes]):
         self._media_left = MOST_MEDIA_BYTES
 
     def stand_in(self, part: Mapping[str, Any]) -> tuple[str, bytes]:
-        """The modality of a medium and what stands for it; its hash alone once there are too many."""
+        """The modality of a medium and its stand-in; its hash alone once there are too many."""
         modality, found = medium(part, self._media_left)
         self._media_left = max(0, self._media_left - len(found))
         return modality, found
 
 
 def mark(word: str) -> bytes:
-    """What begins a part of a chat: a role, or the kind of what follows."""
+    """The mark that begins a part of a chat: a role, or the kind of the following part."""
     return b"\xff%s\xfe" % word.encode()
 
 
@@ -69,15 +70,15 @@ _BEFORE = frozenset({*_TEMPLATE_ARGUMENTS, "tools", "documents"})
 _AFTER = frozenset({"add_generation_prompt", "continue_final_message"})
 
 _FIELDS = frozenset({"name", "task", "tools"})
-"""What templates are given of a message beside its content. A tool's name follows from the call that it answers."""
+"""The fields of a message that templates get besides its content. A tool's name follows from the call that it answers.
+"""
 
 _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking"}
 """Types of parts that are text, with the field that has it."""
 
 
 def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: bool = True) -> int:
-    """Append the bytes of a chat. Returns what it has besides plain text: `TOOLS`, `MEDIA`, both or 0.
-
+    """Append the bytes of a chat. Returns the kinds that it has besides plain text: `TOOLS`, `MEDIA`, both or 0.
     `generates` is the default of `add_generation_prompt`.
     """
     kinds = 0 if _BEFORE.isdisjoint(chat) else _render_before(chat, into)
@@ -103,7 +104,7 @@ def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: boo
 
 
 def _render_before(chat: Chat, into: Pieces) -> int:
-    """What stands before the messages."""
+    """Append the parts before the messages."""
     arguments = {field: value for field in _TEMPLATE_ARGUMENTS if (value := chat.get(field))}
     if arguments:
         into += (_ARGUMENTS, canonical_json(arguments))
@@ -123,8 +124,8 @@ def _render_before(chat: Chat, into: Pieces) -> int:
 
 
 def _declarations(tools: list[Any]) -> bytes:
-    """The tools as templates are given them, remembered by the hash of what the client sent: agents send tens of kB of
-    the same tools with every request.
+    """The tools as templates get them, remembered by the hash of the client's tools: agents send tens of kB of the same
+    tools with every request.
     """
     given = canonical_json(tools)
     digest = xxh3_128_digest(given)
@@ -144,8 +145,8 @@ _declarations_known: dict[bytes, bytes] = {}
 
 
 def _declared(tool: object) -> object:
-    """What a template is given of a tool, of a chat's or of Anthropic's, in the engine's order of fields; schemas keep
-    their own order.
+    """The part of a tool that a template gets, of a chat's or of Anthropic's, in the engine's order of fields; schemas
+    keep their own order.
     """
     if not isinstance(tool, dict):
         return tool
@@ -206,7 +207,7 @@ def _render_parts(parts: list[Any], into: Pieces, between: bytes, *, is_system: 
 
 
 def _part(part: object, into: Pieces, *, is_system: bool) -> tuple[bytes | None, int]:
-    """The bytes of a part of a content, a text or an object, and what it is besides text; None if it adds nothing."""
+    """The bytes of a part of a content, a text or an object, and its kinds besides text; None if it adds nothing."""
     if isinstance(part, str):
         text: object = part
     elif isinstance(part, dict):
@@ -248,7 +249,7 @@ def _render_calls(message: Chat, into: Pieces) -> int:
 
 
 def _parsed(arguments: str) -> bytes:
-    """The arguments of a call as templates are given them: an object, however its JSON was written."""
+    """The arguments of a call as templates get them: an object, however its JSON was written."""
     return _short(arguments) if len(arguments) <= _SHORT else _object(arguments)
 
 
@@ -269,7 +270,7 @@ def _object(arguments: str) -> bytes:
 
 
 _short = lru_cache(maxsize=4096)(_object)
-"""A conversation's calls come again with each of its turns."""
+"""A conversation's calls return with each of its turns."""
 
 _PASSING = frozenset({"id", "status", "cache_control"})
 
@@ -279,8 +280,8 @@ def _lasting(item: Chat) -> Chat:
 
 
 def settled(text: str) -> str:
-    """A system text without what clients change in it with every request: the line of an attribution at its beginning,
-    the figures of dates, times and remaining budgets at its end.
+    """A system text without the parts that clients change with every request: the line of an attribution at its
+    beginning, the figures of dates, times and remaining budgets at its end.
     """
     text = without_billing(text)
     tail = text[-_TAIL:]
@@ -321,7 +322,7 @@ def _still(tail: str) -> str:
 
 
 def _moves(line: str) -> bool:
-    """Whether a line tells a date, a time or what is left of a budget."""
+    """Whether a line has a date, a time or the rest of a budget."""
     if _NUMBER.search(line) is None:
         return False
     name = _NAMES_WHEN.search(line)

@@ -68,9 +68,9 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
 
 
 DEEPEST_BODY = 254
-"""Deepest nesting of objects and lists. No client's is near it, and engines' readers fail at depths of their own.
+"""Deepest nesting of objects and lists. No client comes near it, and engines' readers fail at depths of their own.
 
-Bodies that may exceed it are known by their rows of ends: to measure each would cost as much as to decode it.
+Bodies that may exceed it show by their rows of closing brackets: measuring each would cost as much as decoding it.
 """
 
 
@@ -90,15 +90,13 @@ def _too_deep() -> BadRequest:
 
 
 _NO_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|NaN|-?Infinity|-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{3,}|-?[0-9]{300,}', re.DOTALL)
-"""A string, or what is no number, or one that no double holds."""
+"""A string, NaN or Infinity, or a number that may be too large for a double."""
 
 
 def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, object]:
-    """What Python's JSON reader, and so an engine, takes beyond the standard: UTF-8 with a byte order mark, UTF-16,
-    UTF-32, NaN, Infinity and numbers larger than a double. Returns the body in UTF-8 and the decoded document, in which
-    those numbers are None.
-
-    Raises BadRequest for anything else.
+    """Read what Python's JSON reader, and so an engine, takes beyond the standard: UTF-8 with a byte order mark,
+    UTF-16, UTF-32, NaN, Infinity and numbers larger than a double. Returns the body in UTF-8 and the decoded document,
+    in which NaN, Infinity and such numbers are None. Raises BadRequest for anything else.
     """
     try:
         if (encoding := json.detect_encoding(body)) != "utf-8":
@@ -165,18 +163,18 @@ SYSTEM_HEADERS = frozenset(
         b"x-worker-instance-id", b"x-prefill-instance-id", b"x-prefill-dp-rank", b"x-dynamo-routing-mode",
     }
 )  # fmt: skip
-"""What only the system may say to an engine, whoever sends the request on: this router or a proxy."""
+"""Headers that only the system may send to an engine, whether this router or a proxy sends the request on."""
 
 _LONGEST_ID = 256
 
 
 def is_shown_id(request_id: str) -> bool:
-    """Whether a client's id of a request is told back to it: one that is short and printable."""
+    """Whether the answer repeats a client's id of a request: one that is short and printable."""
     return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
 
 
 RANK_HEADER = b"x-data-parallel-rank"
-"""By it vLLM, and SGLang, give a request to this data-parallel rank, whatever their own balancing says."""
+"""The header by which vLLM and SGLang give a request to a data-parallel rank, whatever their own balancing says."""
 
 _CREDENTIAL = re.compile(
     rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
@@ -207,7 +205,7 @@ _PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
 
 @lru_cache(maxsize=1024)
 def _fate(name: bytes) -> int:
-    """What becomes of a client's header; `_READ` ones are read before they are dropped."""
+    """The treatment of a client's header; `_READ` ones are read before they are dropped."""
     if name in (b"connection", b"x-request-id"):
         return _READ
     if name in _WITHHELD or name.startswith(b"x-fairlead-"):

@@ -155,7 +155,7 @@ def _embedded_session(user: str) -> str:
 
 def session_name(raw: str) -> str:
     """A name that is safe to store and show: what is long, cannot be printed, or may be a secret is replaced by its
-    hash. "" for a blank name, which is none.
+    hash. "" for a blank name, which names no session.
     """
     name = raw.strip()
     if not name:

@@ -1,4 +1,5 @@
-"""What an event of a streamed answer says, in each protocol: content, the answer's end, a failure, or counts of tokens.
+"""The meaning of a streamed answer's events, in each protocol: content, the answer's end, a failure, or counts of
+tokens.
 
 Sources: OpenAI's and Anthropic's references of streamed events, and what vLLM 0.32 and SGLang send in their place.
 """
@@ -30,7 +31,9 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a status of success is none. `status` is the engine's own code for it, 0 where it has none."""
+    """Why an answer with a status of success is not an answer. `status` is the engine's own code for it, 0 where it has
+    none.
+    """
 
     message: str
     status: int = 0
@@ -55,7 +58,7 @@ def _status_of(code: Any, kind: Any) -> int:
 
 
 class Spoken:
-    """What the events of one answer have said so far. `hear` takes the next one."""
+    """The facts from the events of one answer so far. `hear` takes the next one."""
 
     __slots__ = ("closed", "deltas", "done", "failure", "figures", "only_counts", "opened", "response_id", "started", "told_at")
 
@@ -65,7 +68,7 @@ class Spoken:
         self.deltas = 0
         """Events with generated content."""
         self.done = False
-        """Whether the protocol's last event came."""
+        """Whether the protocol's last event arrived."""
         self.opened: set[Any] = set()
         self.closed: set[Any] = set()
         """Choices that began, and that ended, each with a reason."""
@@ -79,20 +82,20 @@ class Spoken:
 
     @property
     def finished(self) -> bool:
-        """Whether the answer came to its end: its last event, or the end of all of its choices."""
+        """Whether the answer is complete: its last event, or the end of all of its choices."""
         return self.done or (bool(self.closed) and self.closed >= self.opened)
 
     @property
     def is_answer(self) -> bool:
-        """Whether it has content, or ended for a reason without."""
+        """Whether it has content, or a reason to end without."""
         return self.started or bool(self.closed)
 
     def hear(self, name: bytes, document: Any) -> None:
-        """The next event: its name, and its data decoded, None where that is no JSON."""
+        """The next event: its name, and its decoded data, None if that is not JSON."""
         raise NotImplementedError
 
     def ends(self) -> None:
-        """`[DONE]` came."""
+        """`[DONE]` arrived."""
         self.done = True
 
     def _content(self) -> None:
@@ -227,7 +230,7 @@ class SpokenResponse(Spoken):
 
 
 def listener(dialect: Dialect) -> Spoken:
-    """What listens to the events of this protocol."""
+    """The listener for the events of this protocol."""
     if dialect is Dialect.OPENAI:
         return SpokenChoices()
     return SpokenMessage() if dialect is Dialect.ANTHROPIC else SpokenResponse()

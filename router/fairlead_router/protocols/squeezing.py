@@ -81,7 +81,7 @@ class Squeezed:
             self._kept += b"0"  # it held something
 
     def document(self) -> Any:
-        """The squeezed document decoded; None when it is none or was too large."""
+        """The squeezed document decoded; None if it is not JSON or was too large."""
         try:
             return orjson.loads(self._kept)
         except orjson.JSONDecodeError:

@@ -38,11 +38,11 @@ class Figures:
         return self._counts.get("completion_tokens", self._counts.get("output_tokens"))
 
     def take(self, usage: Any) -> bool:
-        """Take the plausible counts of a usage object. Whether it has one of the answer's tokens."""
+        """Take the plausible counts of a usage object. Returns whether it has a count of the answer's tokens."""
         return _take(usage, self._counts)
 
     def usage(self, output_tokens: int | None = None) -> Usage:
-        """What is known; `output_tokens` takes the place of the engine's own count."""
+        """The known counts; `output_tokens` replaces the engine's own count."""
         return _usage(self._counts, output_tokens)
 
 

@@ -19,7 +19,7 @@ from fairlead_router.settings import Timeouts
 STALLED_CLIENT_SECONDS = 5.0
 """Seconds after the total time that a client has for reading the end; then its connection is dropped."""
 JUST_SENT_SECONDS = 1.0
-"""An engine that closed a connection while it was idle tells so within this time after something is sent on it."""
+"""If an engine closed an idle connection, that shows within this time after something is sent on it."""
 
 
 class Client(Protocol):
@@ -36,36 +36,36 @@ class Client(Protocol):
     def end(self, piece: bytes) -> None: ...
 
     def accompany(self, headers: list[tuple[bytes, bytes]]) -> None:
-        """Headers that its answer gets, whoever makes it."""
+        """Headers that its answer gets, from an engine or the router."""
 
     def abort(self) -> None:
-        """Drop the connection, so that nobody takes what was sent for a whole answer."""
+        """Drop the connection, so that the client does not take the sent part for a whole answer."""
 
     def on_writable(self, resume: Callable[[], None]) -> None: ...
 
 
 class Change(NamedTuple):
-    """What was changed in a body: at byte `at` the bytes `asked` stand in the place of `given`."""
+    """A change in a body: at byte `at` the bytes `asked` replaced `given`."""
 
     at: int
     given: bytes
     asked: bytes
 
     def undone(self, body: bytes) -> bytes:
-        """The body as it was, also when something was added behind the change."""
+        """The original body, also when something was added behind the change."""
         return b"".join((body[: self.at], self.given, memoryview(body)[self.at + len(self.asked) :]))
 
 
 class Leg(NamedTuple):
-    """What one of two instances is sent of a call: `head` without `host` and the closing empty line, and `body`."""
+    """The part of a call for one of two instances: `head` without `host` and the closing empty line, and `body`."""
 
     head: bytes
     body: bytes
 
 
 class Call:
-    """One client request: what is sent upstream (`head` without `host` and the closing empty line, then `body`)
-    and what is known so far.
+    """One client request: the bytes for the engine (`head` without `host` and the closing empty line, then `body`) and
+    what is known so far.
     """
 
     __slots__ = (
@@ -83,21 +83,21 @@ class Call:
         self.document: Document | None = None
         """The body decoded, if a prefill and a decode instance may compute the call together."""
         self.asks_usage: Change | None = None
-        """What in `body` asks the engine for usage, where the client did not."""
+        """The change in `body` that asks the engine for usage, where the client did not."""
         self.hides_usage = False
-        """Whether the engine was asked so: its client must not get what it did not ask for."""
+        """Whether the engine was asked for it: its client must not get what it did not ask for."""
         self.model = ""
-        """The name by which engines are asked for the model or adapter, where the call is for one."""
+        """The name by which engines know the call's model or adapter; "" for a call without one."""
         self.stream = stream
         self.dialect = dialect
         self.deadline = deadline
         self.awaited_since = 0.0
-        """When it was sent to the engine whose answer is awaited, by the clock of `Silences`; 0 = none is."""
+        """When it was sent to the engine whose answer it awaits, by the clock of `Silences`; 0 = it awaits none."""
         self.quiet_since = 0.0
         """Time of the last piece of an answer that has begun, by the same clock; 0 = it has not begun."""
         self.received = 0
         self.tokens = 0
-        """Of its answer, when it was looked at last."""
+        """The tokens of its answer at the last sweep."""
         self.connection: UpstreamConnection | None = None
         self.give_up: Callable[[float], None] | None = None
         """Ends the wait for an instance, so that the call is refused; None while it does not wait for one."""
@@ -107,7 +107,7 @@ class Call:
         """The account of a routed call."""
 
     def client_gone(self) -> None:
-        """The client closed its connection: stop whatever is being waited for."""
+        """The client closed its connection: stop all waiting for it."""
         self.gone = True
         if self.task is not None:
             self.task.cancel()
@@ -121,7 +121,7 @@ class Call:
 
 class Calls:
     """All calls of this router. `now` is the router's clock in Unix seconds; request ids begin with `prefix`. `moved`
-    hears of the engines from which tokens have come.
+    is called with the addresses of engines that produced tokens.
 
     A client's time runs by `now`, the silence of an engine by the clock of `silences`.
     """
@@ -156,17 +156,17 @@ class Calls:
         return call
 
     def seconds_left(self, call: Call) -> float:
-        """Of its total time; 0 when that is over."""
+        """What is left of its total time; 0 when that is over."""
         return max(0.0, call.deadline - self._now())
 
     def enter(self, call: Call) -> None:
-        """The call is under way."""
+        """The call has begun."""
         self._calls.add(call)
         self._idle.clear()
 
     def leave(self, call: Call) -> None:
         """The call ended: forget it and drop its connection, if it still has one. A client that leaves now interrupts
-        nothing any more.
+        nothing.
         """
         self._calls.discard(call)
         call.task = None
@@ -183,7 +183,7 @@ class Calls:
             call.ticket.given = True
 
     def just_sent(self, call: Call) -> bool:
-        """Whether the request was sent so shortly ago that its engine can hardly have begun to compute."""
+        """Whether the request was sent so recently that its engine can hardly have begun to compute."""
         return self._silences.awake() - call.awaited_since < JUST_SENT_SECONDS
 
     def began(self, call: Call) -> None:
@@ -194,11 +194,11 @@ class Calls:
             self._silences.heard(call.connection.address)
 
     def sweep(self) -> None:
-        """Called a few times a second: ends what exceeds its first-byte, idle or total time, and what is at an engine
-        that hangs.
+        """Runs a few times a second: ends calls that exceed their first-byte, idle or total time, and calls at an
+        engine that hangs.
 
-        An answer that is not streamed begins when all of it is computed, so that its first byte has the total time; but
-        no answer is awaited longer of an engine that is silent to everything, or that makes no progress.
+        An answer that is not streamed begins when all of it is computed, so its first byte may take the total time. But
+        a call stops waiting for an engine that is silent to everything, or that makes no progress.
         """
         now, awake = self._now(), self._silences.awake()
         longest_ago = awake - self._timeouts.first_byte
@@ -227,8 +227,8 @@ class Calls:
             self._moved(moved)
 
     def _hangs(self, call: Call, connection: UpstreamConnection) -> bool:
-        """Whether its engine is stalled and should not be waited for: it has begun the answer and brings nothing more,
-        or has not and another one can.
+        """Whether its engine is stalled and should not be waited for: it has begun the answer and sends nothing more,
+        or has not begun and another engine can.
         """
         stall = self._silences.stalls.get(connection.address)
         if stall is None or not stall.concerns(_rank(call, connection.address)):
@@ -241,7 +241,7 @@ class Calls:
 
     def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float, moved: set[str]) -> None:
         """End an answer that is silent for too long. An engine that says it computes may hold pieces back, as it does
-        with a tool's arguments until they can be parsed; whether that is true shows its progress.
+        with a tool's arguments until they can be parsed; its progress shows whether it does compute.
         """
         if connection.received != call.received or connection.paused:
             call.received = connection.received
@@ -260,7 +260,7 @@ class Calls:
         return len(self._calls)
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no call is under way, at most `seconds`; whether that came true."""
+        """Wait until no call is in progress, at most `seconds`; returns whether that happened."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -270,8 +270,8 @@ class Calls:
 
 
 def _rank(call: Call, address: str) -> int | None:
-    """The data-parallel rank at this address that has the call; None where it was sent to none, or where engines choose
-    for themselves whatever they are asked for, as vLLM and SGLang do for `/v1/responses`.
+    """The data-parallel rank at this address that has the call. None where the call names no rank, or where engines
+    ignore the named one, as vLLM and SGLang do for `/v1/responses`.
     """
     dispatch = None if call.ticket is None else call.ticket.verdict
     if not isinstance(dispatch, Dispatch) or call.dialect is Dialect.RESPONSES:

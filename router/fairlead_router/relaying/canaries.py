@@ -1,7 +1,8 @@
-"""Asks idle engines for one token, where their pool allows it: an engine that hangs while nobody asks it shows that in
-nothing else, and the next client would wait for it. Each data-parallel rank of an engine is asked for itself.
+"""Asks idle engines for one token, where their pool allows it. An engine that hangs without requests shows it in no
+other way, and the next client would wait for it.
 
-A stalled engine is asked as well, so that no client's request has to try whether it is well again.
+Each data-parallel rank of an engine is asked separately. A stalled engine is asked as well, so that no client's request
+has to find out whether it works again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fairlead_router.protocols.requests import RANK_HEADER
 
 LOOK_SECONDS = 1.0
 UNABLE_SECONDS = 3600.0
-"""An engine that answers it with an error is asked again after this time."""
+"""An engine that answers the canary with an error is asked again after this time."""
 PATH = "/v1/completions"
 AT_ONCE = 16
 
@@ -41,7 +42,7 @@ class Canaries:
         self._asking: dict[tuple[str, str, str], asyncio.Task[None]] = {}
 
     async def send(self) -> None:
-        """Ask those whose turn it is; done every LOOK_SECONDS."""
+        """Ask the engines that are due; runs every LOOK_SECONDS."""
         present = {
             (str(pool.key), target, entry.address): pool
             for pool in self._pools.all()

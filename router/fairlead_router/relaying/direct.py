@@ -1,7 +1,7 @@
 """Requests that go to an instance without the scheduler: they cost no prefill, or only one instance can answer them.
 
-They are counted by outcome and have the same time limits as routed requests. The next one goes to the instance with the
-fewest in flight. They have no session, queue or admission, and circuits of their own.
+They are counted by outcome and have the same time limits as routed requests. Each goes to the instance with the fewest
+requests in flight. They have no session, queue or admission, but circuits of their own.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ class DirectRelay:
     async def _serve(
         self, call: Call, pool: Pool, client: Client, tries: Tries, only: str | None, upload: Upload | None, later: LaterAnswer | None
     ) -> tuple[Outcome, ErrorAnswer | None]:
-        """Try it at one instance after the other. How it ended, and the answer that the client has not got."""
+        """Try one instance after the other. Returns how it ended, and the answer that the client did not get."""
         tried: list[str] = []
         tries_left = self._tries
         refusal: KeptRefusal | None = None
         lacking: list[str] = []
-        """Instances that say that they lack the name."""
+        """Instances that report that they lack the name."""
         failure: UpstreamFailure | None = None
         headers: Sequence[tuple[bytes, bytes]] = ()
         while tries_left and not tries.failed_alike and not (upload and upload.begun):
@@ -165,7 +165,7 @@ class DirectRelay:
     async def _keep(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, tried: list[str], *, first: bool
     ) -> KeptRefusal | None:
-        """The instance's refusal, if another instance is to be asked; None when it is to be passed on. Raises
+        """The instance's refusal, if another instance is to be asked; None when the client gets the refusal. Raises
         UpstreamFailure.
         """
         now = self._now()
@@ -185,8 +185,8 @@ class DirectRelay:
         return kept
 
     def _next(self, call: Call, pool: Pool, tried: list[str], *, of_name: bool) -> str | None:
-        """The instance to ask next; once one has said that there is no such name (`of_name`), in the end also those
-        that are only taken to lack it.
+        """The instance to ask next. After one has reported that there is no such name (`of_name`), the last candidates
+        are those that are only believed to lack it.
         """
         choice, now = pool.choice, self._now()
         found = choice.least_loaded(tried, now, call.model)
@@ -195,7 +195,7 @@ class DirectRelay:
         return found
 
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
-        """Wait for a pool without an instance to have one; None when it gets none, or when those it had failed."""
+        """Wait until a pool has an instance; None when it gets none, or when those that it had failed."""
         if tried:
             return None
         now = self._now()
@@ -230,7 +230,7 @@ class DirectRelay:
     async def _pass_on(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, later: LaterAnswer | None
     ) -> UpstreamFailure | None:
-        """Give the client the answer. Returns the failure that broke it off, which the client hears of as well as its
+        """Give the client the answer. Returns the failure that broke it off; the client learns of it as well as its
         protocol allows.
         """
         headers = _answer_headers(pool, instance, connection)
@@ -273,7 +273,7 @@ class DirectRelay:
         logger.warning("engine failed a direct request", extra=extra)
 
     async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:
-        """Find the instance that answers this GET, with the client's headers, with 200; a few are asked at a time.
+        """Find the instance that answers this GET, with the client's headers, with 200; asks a few at a time.
 
         For responses that passed through another router, or through this one before its restart.
         """

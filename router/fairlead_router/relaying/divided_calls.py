@@ -1,4 +1,4 @@
-"""One call that a prefill and a decode instance compute together: first the one is sent it, then the other."""
+"""One call that two instances compute together: the router sends it to a prefill, then to a decode instance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fairlead_router.relaying.usage_asking import UsageAsking
 
 
 class DividedCall:
-    """A call with all its attempts. `instance` is the one that was sent to last. `now` is Unix seconds."""
+    """A call with all its attempts. `instance` is the one that last got it. `now` is Unix seconds."""
 
     __slots__ = ("_asking", "_blocks", "_call", "_now", "_pool", "_prefilled_on", "_sender", "_ticket", "handed_over_at", "instance")
 
@@ -31,10 +31,10 @@ class DividedCall:
         self._asking = asking
         self._now = now
         self._prefilled_on = ""
-        """The instance that holds KV blocks of the prompt which nobody can have fetched yet."""
+        """The instance that holds KV blocks of the prompt which no instance can have fetched yet."""
         self._blocks: bytes | None = None
         self.handed_over_at = 0.0
-        """When the decode instance was sent to; 0 = it was not."""
+        """When the call was sent to the decode instance; 0 = it was not."""
         self.instance = ""
 
     async def begin(self, dispatch: Dispatch) -> UpstreamConnection | Refusal:
@@ -65,7 +65,9 @@ class DividedCall:
         return await self._asking.begin(self._call, dispatch.decode, dispatch.decode_address, credentials=passes, carried=carried, leg=leg)
 
     def failed(self, failure: UpstreamFailure) -> None:
-        """The leg at `instance` failed. A decode instance may have fetched the blocks, which others may reuse now."""
+        """The leg at `instance` failed. A decode instance may have fetched the blocks, and others may reuse their
+        memory now.
+        """
         if self.handed_over_at and failure.reached:
             self._prefilled_on = ""
 

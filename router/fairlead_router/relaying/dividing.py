@@ -1,7 +1,7 @@
-"""Requests that a prefill and a decode instance compute together: which can be divided, and what each is sent.
+"""Requests that a prefill and a decode instance compute together: which can be divided, and what each instance gets.
 
 vLLM's handshake (`kv_transfer_params`): the prefill instance gets the client's request for one token, unstreamed, and
-answers where its KV blocks are; the decode instance gets the client's request as it came, with that answer.
+answers where its KV blocks are. The decode instance gets the client's request unchanged, with that answer.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def blocks_of(answer: bytes) -> bytes | None:
-    """The answer's `kv_transfer_params` as JSON; None when the engine tells of no blocks."""
+    """The answer's `kv_transfer_params` as JSON; None when the engine names no blocks."""
     try:
         blocks = bytes(_ANSWER.decode(answer).kv_transfer_params)
     except msgspec.DecodeError:

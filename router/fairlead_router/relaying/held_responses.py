@@ -1,7 +1,7 @@
 """Remembers which instance made which response, in which session, and which key pays for it.
 
 Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made one knows it. A
-response that is made in the background tells its tokens only when it is asked for later.
+response that is made in the background reports its tokens only when a client asks for it later.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class HeldResponses:
         self._sessions: dict[str, str] = {}
 
     def remember(self, response: str | None, pool: PoolKey, instance: str, ticket: Ticket | None = None) -> None:
-        """This instance, or a rank of it, made the response, for the ticket's request if that came here; None (an
-        answer without id) is ignored.
+        """This instance, or a rank of it, made the response, for the ticket's request if one arrived here. Ignores None
+        (an answer without id).
         """
         if response is None:
             return
@@ -54,11 +54,11 @@ class HeldResponses:
         return home
 
     def session(self, response: str) -> str:
-        """The session that the response belongs to; the response itself names one that begins with it."""
+        """The session that the response belongs to; if it began without one, the response's id names it."""
         return self._sessions.get(response, response)
 
     def charge(self, response: str) -> Charge | None:
-        """The charge of the request that made the response, if one did here."""
+        """The charge of the request that made the response, if that request came through this router."""
         return self._charges.get(response)
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""A streamed answer on its way from its engine to its client.
+"""Passes a streamed answer from its engine to its client.
 
-It is held until it has content: before that its engine may still say that it failed, and the request can be tried
-elsewhere.
+It holds the answer until that has content: before, the engine may still report that it failed, and the router can try
+the request elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fairlead_router.relaying.calls import Client
 from fairlead_router.relaying.sending import failure_of_answer
 
 ANSWER = "answer"
-"""The kind of a failure that an engine reports in its answer, or that its answer is."""
+"""The kind of a failure that an engine reports in its answer, or of an answer without content."""
 
 HELD_BYTES = 256 * 1024
 """Most bytes of a stream's beginning that are held; then the client's answer begins without content."""
@@ -24,7 +24,7 @@ HELD_SECONDS = 15.0
 
 
 class Beginnings(Protocol):
-    """What hears of a stream's way."""
+    """Callbacks for the progress of a stream."""
 
     def begins(self) -> None:
         """The client's answer begins now: write its status and headers."""
@@ -49,9 +49,9 @@ class StreamPassage:
         self._hears = hears
         self._clock = clock
         self._since: float | None = None
-        """When the first piece without content came."""
+        """When the first piece without content arrived."""
         self._held: list[bytes] | None = []
-        """What came before content; None once that has come."""
+        """The pieces before content; None once content has arrived."""
         self._size = 0
         self.begun = False
         """Whether the client's answer has begun, so that nothing can be tried elsewhere."""

@@ -35,7 +35,7 @@ from fairlead_router.relaying.sending import Sender, bodiless_headers, passed_he
 from fairlead_router.relaying.usage_asking import UsageAsking
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
-"""Most bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as it comes.
+"""Most bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as it arrives.
 
 While it is held, the loss of its engine can still be reported by the status.
 """
@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 
 
 class Exchange:
-    """One attempt at a routed request: the call at `instance`, whose answer goes to `client` and whose end goes into
-    `pool`'s account by `ticket`. Of a divided request it is what the decode instance answers.
+    """One attempt at a routed request: the call at `instance`. Its answer goes to `client`, its end into `pool`'s
+    account by `ticket`. For a divided request it is the answer of the decode instance.
     """
 
     __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
@@ -70,13 +70,13 @@ class Exchange:
         self.instance = instance
         self.connection = connection
         self.handed_over_at = handed_over_at
-        """When the decode instance of a divided request was sent it; 0 = it is not divided."""
+        """When the decode instance of a divided request got it; 0 = it is not divided."""
         self.doubt = doubt
-        """What other engines refused of it."""
+        """The refusals of other engines so far."""
 
     @property
     def is_stream(self) -> bool:
-        """Whether its client, who asked for a stream, gets one: an engine may also answer with one document."""
+        """Whether its client, which asked for a stream, gets one: an engine may also answer with one document."""
         if self.connection.status >= 400:
             return False
         for name, value in self.connection.headers:
@@ -203,8 +203,8 @@ class Proxy:
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
-        """What the scheduler says next; None if the request's total time is over, which ends its ticket: nobody would
-        wait for what another engine computed, and its session would leave a home that works.
+        """The scheduler's next decision. None if the request's total time is over, which ends its ticket: nobody would
+        wait for the result of another engine, and its session would leave a home that works.
         """
         now = self._now()
         call.drop_connection()
@@ -222,7 +222,7 @@ class Proxy:
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
-        """The client went away. One that has had the protocol's last event was served: many do not wait for more."""
+        """The client went away. If it had the protocol's last event, it was served: many do not wait for more."""
         now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
         if stream is not None and isinstance(dispatch, Dispatch):
             instance = dispatch.decode or dispatch.instance
@@ -237,7 +237,7 @@ class Proxy:
     def _tell_refusal(
         self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure, refusal: KeptRefusal
     ) -> None:
-        """The instance that was asked for a second opinion failed: the first one's holds."""
+        """The instance asked for a second opinion failed: the client gets the first one's refusal."""
         now = self._now()
         call.drop_connection()
         pool.engine_failed(instance, failure.kind, now, ticket)
@@ -281,7 +281,7 @@ class Proxy:
         client.end(body)
 
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
-        """Send the pieces of an unstreamed answer as they come; the client has had `before`."""
+        """Send the pieces of an unstreamed answer as they arrive, after `before`, which the client got already."""
         client, connection = exchange.client, exchange.connection
         squeezed = Squeezed(0)
         squeezed.feed(before)
@@ -343,7 +343,7 @@ class Proxy:
         client.end(left)
 
     def remember(self, exchange: Exchange, reader: StreamReader) -> None:
-        """Note who holds the response that comes, where its protocol keeps responses."""
+        """Note which instance holds the coming response, where its protocol keeps responses."""
         if exchange.call.dialect is Dialect.RESPONSES and is_response_id(reader.response_id):
             self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
 
@@ -368,7 +368,7 @@ class Proxy:
 
 
 class _StreamBeginnings:
-    """What follows from the beginnings of one exchange's answer."""
+    """Acts on the beginnings of one exchange's answer."""
 
     __slots__ = ("_exchange", "_now", "_proxy")
 
@@ -395,7 +395,7 @@ class _StreamBeginnings:
 
 
 def _broken(exchange: Exchange, reader: StreamReader, why: str) -> bytes:
-    """The event that ends a stream whose answer did not come to its end."""
+    """The event that ends a stream with an incomplete answer."""
     message = f"the answer ended early, {why}"
     return error_event(exchange.call.dialect, "rejected-upstream-failed", message, mid_event=reader.cut, sequence=reader.events)
 

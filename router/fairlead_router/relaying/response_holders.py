@@ -1,6 +1,6 @@
-"""Which instance holds a response: remembered, or found by asking those that may have made it.
+"""Finds the instance that holds a response: remembered, or by asking those that may have made it.
 
-It holds the conversation too that the response ends: a request that goes on from it is of use there only.
+It also holds the conversation that the response ends: a request that continues it can be served only there.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ HeaderPairs = list[tuple[bytes, bytes]]
 
 
 def previous_response(document: Document, endpoint: Endpoint) -> str | None:
-    """The response that a request goes on from, by its id."""
+    """The id of the response that a request continues."""
     response = document.get("previous_response_id") if endpoint.dialect is Dialect.RESPONSES else None
     return response if is_response_id(response) else None
 
 
 class ResponseHolders:
-    """Finds them, and remembers what it found."""
+    """Finds holders, and remembers what it found."""
 
     def __init__(self, held: HeldResponses, direct: DirectRelay, pools: Pools) -> None:
         self._held = held
@@ -38,12 +38,12 @@ class ResponseHolders:
         return None if home is None or pool is None or home[1] not in pool.addresses or not opens(pool) else (pool, home[1])
 
     async def find(self, response: str, opens: Opens, headers: HeaderPairs) -> tuple[Pool, str] | None:
-        """The same, else found by asking every instance that the client may use, with its headers."""
+        """As `remembered`; otherwise asks every instance that the client may use, with its headers."""
         known = self.remembered(response, opens)
         return known or await self._ask(response, [pool for pool in self._pools.all() if opens(pool)], headers)
 
     def is_sought(self, document: Document, endpoint: Endpoint, pool: Pool) -> bool:
-        """Whether a request for the pool goes on from a response of which nobody remembers who holds it."""
+        """Whether a request for the pool continues a response whose holder nobody remembers."""
         response = previous_response(document, endpoint)
         return response is not None and len(pool.addresses) > 1 and self._held.find(response) is None
 

@@ -1,9 +1,9 @@
-"""Second opinions: what one engine refuses as the client's fault (4xx) is tried on another one.
+"""Second opinions: when one engine refuses a request as the client's fault (4xx), another one gets it.
 
 A refusal that says that there is no such model, which the pool declares, is always tried elsewhere: the engine lacks
-it, or no engine serves the request. Of other refusals most are what they say. An engine tells them without computing,
-so that asking a second one costs little; how often a pool does it is limited all the same. The second answer counts: if
-it is another one, the refusal was the first engine's failure.
+it, or no engine serves the request. Most other refusals are right. An engine refuses without computing, so a second
+question costs little; a pool's budget limits them all the same. The second answer counts: if it differs, the refusal
+was the first engine's failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairlead_router.pools.tickets import Ticket
 from fairlead_router.relaying.calls import Call
 
 LONGEST_REFUSAL = 256 * 1024
-"""Bytes of an answer that is kept meanwhile; a longer one is passed on."""
+"""Most bytes of a refusal that is kept meanwhile; a longer one is passed on."""
 
 
 class KeptRefusal:
@@ -45,7 +45,7 @@ async def read_refusal(connection: UpstreamConnection) -> bytes | None:
 
 
 class Doubt:
-    """What engines refused of one routed call so far."""
+    """The refusals of one routed call so far."""
 
     __slots__ = ("_call", "_kept", "_pool", "_taken", "_ticket")
 
@@ -88,7 +88,7 @@ class Doubt:
 
     @property
     def last(self) -> KeptRefusal | None:
-        """What to tell the client if the next instance fails; None where it may still be served."""
+        """The answer for the client if the next instance fails; None where it may still be served."""
         return next((one for one in reversed(self._kept) if not one.of_name), None)
 
     def contradicted(self, now: float) -> None:

@@ -12,7 +12,7 @@ from fairlead_router.protocols.requests import RANK_HEADER, is_credential
 from fairlead_router.relaying.calls import Call, Calls, Leg
 
 # Hop-by-hop headers (RFC 9110 §7.6.1), headers that the router's server sets itself, and headers of an engine that are
-# no concern of a client. Each answer tells the request's id as the gateway knows it: an engine's own finds nothing.
+# no concern of a client. Each answer has the gateway's id of the request: an engine's own id finds nothing.
 _WITHHELD = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
@@ -22,7 +22,7 @@ _WITHHELD = frozenset(
 )  # fmt: skip
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
-"""As long as the scheduler's own refusals ask for at most."""
+"""The longest Retry-After of the scheduler's own refusals."""
 _MOST_DIGITS = 9
 
 _OUR_OWN = (b"x-fairlead-", b"access-control-")
@@ -45,11 +45,13 @@ class Sender:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: where it is
-        a rank, the engine is told which.
+        """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: if it is a
+        rank, a header gives the engine its number.
 
-        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. It tells so
-        at once; what is lost later was computed for, and may have been what the engine died of.
+        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. A closed
+        connection shows at once. If a request is lost later, the engine had begun to compute it, and may have died of
+        it.
+
         `credentials` says whether the engine gets the client's credentials, which the call has if it `carried` them
         here. Raises UpstreamFailure, also for a status that blames the engine and not the request.
         """
@@ -113,12 +115,12 @@ def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, crede
 
 
 def failure_of_answer(connection: UpstreamConnection, kind: str, message: str, status: int = 0) -> UpstreamFailure:
-    """An engine's failure that its answer tells."""
+    """An engine's failure that its answer reports."""
     return UpstreamFailure(kind, message, status, retry_after_seconds=retry_after(connection.headers), headers=bodiless_headers(connection))
 
 
 def bodiless_headers(connection: UpstreamConnection | None) -> Headers:
-    """What holds of the headers of an engine's answer, if it began one, though nobody gets its body."""
+    """The headers of an engine's answer that stay true without its body; empty if it began none."""
     return [] if connection is None else [header for header in _passed(connection) if not header[0].startswith(_OF_BODY)]
 
 

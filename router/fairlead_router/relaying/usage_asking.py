@@ -1,7 +1,7 @@
 """Asks engines for the usage of streams whose clients did not ask for it: `stream_options.include_usage`.
 
-The client's bytes stay as they are around the option. An engine that refuses it is sent the request as its client made
-it, and is not asked again for a while.
+The client's bytes stay as they are around the option. An engine that refuses it gets the request as its client made it,
+and is not asked again for a while.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class UsageAsking:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """As `Sender.begin`. A refusal of what the client did not ask for costs one more request and is no failure."""
+        """As `Sender.begin`. If the engine refuses only the added option, that costs one more request and is no
+        failure.
+        """
         change = call.asks_usage
         if change is None:
             return await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg)
@@ -82,19 +84,19 @@ class UsageAsking:
         return await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg_with(call, body))
 
     def refuses(self, address: str) -> bool:
-        """Whether the engine there refused to be asked a short time ago."""
+        """Whether the engine there refused the option a short time ago."""
         until = self._refusing.get(address)
         return until is not None and until > self._now()
 
     def refused(self, address: str) -> None:
-        """The engine there refused to be asked."""
+        """The engine there refused the option."""
         now = self._now()
         self._refusing = {other: until for other, until in self._refusing.items() if until > now}
         self._refusing[address] = now + ASKED_AGAIN_SECONDS
 
 
 async def _names_the_option(connection: UpstreamConnection) -> bool:
-    """Whether a refusal is about the option; what was read of it can be read again."""
+    """Whether a refusal is about the option; its body can be read again."""
     answer = bytearray()
     while len(answer) <= _REFUSAL_BYTES and (piece := await connection.read()):
         answer += piece

@@ -66,7 +66,9 @@ FIELDS: tuple[tuple[Cargo, str], ...] = (
 """The fields of ReportBatch that hold records, with the cargo each belongs to."""
 
 OF_SCHEDULERS = tuple(name for _, name in FIELDS if name not in {"key_use", "traffic"})
-"""Those that schedulers record, each for its pool; a key's use is of no one pool, and traffic is this router's own."""
+"""Fields that schedulers record, each for its pool. A key's use belongs to no one pool, and traffic is this router's
+own record.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +150,8 @@ class Collector:
         self._storing = threading.Lock()
 
     async def collect(self, *, final: bool = False) -> None:
-        """Take all records and put them on disk, with what it did not accept before.
-
-        The `final` call waits for what one that was cancelled has taken and still writes.
+        """Take all records and put them on disk, with those that it did not accept before. The `final` call waits for
+        the writes of a cancelled call.
         """
         dropped = 0
         now = self._now()

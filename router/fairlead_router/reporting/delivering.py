@@ -78,10 +78,10 @@ POST_RECORDS = 2_000
 POST_BYTES = 4 * 1024 * 1024
 """Consecutive batches are sent as one post up to these bounds and `lanes.POST_BATCHES`."""
 STATE_SECONDS = 1.0
-"""The state is sent at least this often, without batches if there are none: it tells the API that this router lives."""
+"""The state is sent at least this often, without batches if there are none: it shows the API that this router lives."""
 STATE_POST_SECONDS = 4.0
-"""A post of the state alone may take the API this long. It is short, so that a router whose API hangs tells another in
-time: one not heard for 10 s counts as gone, and nobody waits for it when an instance drains.
+"""A post of the state alone may take the API this long. It is short, so that a router whose API hangs reports to
+another one in time: a router that is silent for 10 s counts as gone, and nobody waits for it when an instance drains.
 """
 LOOK_SECONDS = 0.2
 """A new table is acknowledged within this many seconds."""
@@ -96,7 +96,7 @@ class AskableRouters(Protocol):
     def own(self) -> AskAddress | None: ...
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """A receipt told of all that live."""
+        """A receipt listed all live routers that can be asked."""
 
 
 class Delivery:
@@ -209,7 +209,7 @@ class Delivery:
         return False
 
     async def _takes_others(self) -> bool:
-        """Whether the API accepts another batch than the one it fails on."""
+        """Whether the API accepts a batch other than the one that it fails on."""
         return isinstance(await self._send_state(), Taken)
 
     async def _set_aside(self, lane: Lane, batch: SpooledBatch, why: str) -> bool:

@@ -1,4 +1,6 @@
-"""What this router has learned of a pool's engines and of their prefix caches, as it reports it to the control API."""
+"""The figures that this router has learned of a pool's engines and prefix caches, as it reports them to the control
+API.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +18,8 @@ from fairlead_router.pools.pool import Pool
 
 
 def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
-    """Of all its instances together, and of each in the table; nothing where nothing is learned. Of those together it
-    is noted since when they are off.
+    """The figures of all the pool's instances together, and of each in the table; empty where nothing is learned. For
+    the joint figures it notes since when they are off.
     """
     for figure in _figures(pool, now):
         if figure.instance is not None:
@@ -64,7 +66,7 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
 
 
 def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigure:
-    """With what was measured; an instance has so many ranks that each do as much."""
+    """The figure with its measured value; an instance has `parts` ranks that each do as much."""
     if known.source is not Source.MEASURED or known.value is None:
         return figure
     spread = known.spread
@@ -80,7 +82,7 @@ def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigu
 
 
 def _cache_sizes(pool: Pool, parts: int) -> Iterator[LearntFigure]:
-    """What the engine with the smallest KV cache told; it is asked again and again, so it is of now."""
+    """The smallest KV cache that an engine reported. Engines are asked again and again, so the figure is current."""
     sizes = pool.engines.told_cache_sizes
     if sizes:
         told = LearntFigure(
@@ -131,8 +133,8 @@ def known_caches(
     readings: Mapping[tuple[str, str], Sequence[EventReading]],
     beliefs: Mapping[tuple[str, str], Belief],
 ) -> Iterator[KnownCache]:
-    """Of those instances of the pool that publish events or have told of cached tokens. `beliefs` go by instance and by
-    what they came from.
+    """The caches of the pool's instances that publish events or have reported cached tokens. `beliefs` are keyed by
+    instance and by their basis.
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())

@@ -49,10 +49,10 @@ class SpooledBatch:
     path: Path
     written_at: float
     content: bytes | None = None
-    """What the disk has not accepted yet; None once it has."""
+    """The bytes that the disk has not accepted yet; None once it has."""
 
     def read(self) -> bytes:
-        """What is sent. Raises OSError."""
+        """The bytes to send. Raises OSError."""
         return self.path.read_bytes() if self.content is None else self.content
 
 
@@ -134,7 +134,7 @@ class Spool:
         return len(self._unwritten)
 
     def write_again(self) -> None:
-        """Write what the disk did not accept before, until it does not accept one."""
+        """Write the batches that the disk did not accept before, until it refuses one."""
         with self._lock:
             for sequence, batch in tuple(self._unwritten.items()):
                 if not self._write(batch):

@@ -14,7 +14,7 @@ from fairlead_router.settings import RouterSettings
 BODY_LIMIT, UPLOAD_LIMIT = "FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES"
 
 STEPS_AT_ONCE = 16
-"""Steps of decoding a body before others have their turn."""
+"""Steps of decoding a body before other tasks have their turn."""
 
 
 class BodyReader:
@@ -94,8 +94,8 @@ class BodyReader:
 
 
 async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callable[[int], None]) -> bytes:
-    """An encoded body, decoded while others have their turns; `hold` is asked for memory before it is taken. Raises
-    BodyTooLarge before there are more than `limit` bytes, BadRequest for what cannot be decoded, and what `hold` does.
+    """Decode a body, giving other tasks their turns; `hold` is asked for memory before it is taken. Raises BodyTooLarge
+    before there are more than `limit` bytes, BadRequest for a body that cannot be decoded, and the errors of `hold`.
     """
     pieces: list[bytes] = []
     for step, piece in enumerate(limited(decoder, body, limit), 1):
@@ -108,8 +108,8 @@ async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callab
 
 
 def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]:
-    """The steps of decoding a body. Raises BodyTooLarge when more than `limit` bytes come of it, or of any one of its
-    codings, and BadRequest for what cannot be decoded.
+    """The steps of decoding a body. Raises BodyTooLarge when the body, or any one of its codings, decodes to more than
+    `limit` bytes, and BadRequest for a body that cannot be decoded.
     """
     for piece in decoder.feed(body):
         if decoder.size > limit:

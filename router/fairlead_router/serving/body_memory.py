@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 SHARE_OF_MEMORY = 0.25
-"""Of the process's memory, for bodies as they came; what is made of them while they are read is as much again."""
+"""The share of the process's memory for bodies as received. Decoding and reading them takes as much again."""
 
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -26,7 +26,7 @@ class BodyMemory:
 
 
 class MemoryShare:
-    """What one request holds of it. It must be released when the request ends, however it does."""
+    """One request's share of it. It must be released when the request ends, in every way."""
 
     __slots__ = ("_memory", "held")
 
@@ -44,7 +44,7 @@ class MemoryShare:
         return True
 
     def release(self, size: int | None = None) -> None:
-        """Hold `size` bytes less, or nothing any more."""
+        """Hold `size` bytes less, or none at all."""
         size = self.held if size is None else min(size, self.held)
         self._memory.held -= size
         self.held -= size

@@ -40,10 +40,12 @@ class ConnectionLimits:
     does not read."""
     connections: int = 8192
     is_ending: Callable[[], bool] = lambda: False
-    """Whether the router stops: then each connection ends with its next answer, so that its client finds another."""
+    """Whether the router is stopping: then each connection ends with its next answer, so that its client finds another
+    router.
+    """
     refused: Counter[str] = field(default_factory=Counter)
     memory: BodyMemory = field(default_factory=lambda: BodyMemory(2**40))
-    """Of all bodies together."""
+    """The memory of all bodies together."""
     cors: Cors = field(default_factory=lambda: Cors(()))
 
 
@@ -106,7 +108,7 @@ class ClientConnection(HttpToolsProtocol):
         """Decline another protocol that the client offered, such as `Upgrade: h2c` (Java's client sends it each time).
 
         A server may decline by continuing in HTTP/1.1 (RFC 9110 §7.8). The parser has stopped before the body, so a new
-        one is told how the body is framed and reads on from there.
+        one gets the headers that frame the body and reads on from there.
         """
         framing = b"".join(b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding"))
         self.parser = httptools.HttpRequestParser(self)
@@ -122,7 +124,7 @@ class ClientConnection(HttpToolsProtocol):
     def eof_received(self) -> None:
         """The client closed its sending side.
 
-        It is told that nobody will answer; a client that has left altogether does not receive that.
+        The router answers that it will not serve the request; a client that has left altogether does not receive that.
         """
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
             message = "the client closed its side before the answer; keep it open until the answer has come"
@@ -217,7 +219,9 @@ class ClientConnection(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close the connection if it has been idle for so long; while a request is under way its answer asks again."""
+        """Close the connection if it has been idle for the whole time. While a request is in progress, its answer
+        schedules this again.
+        """
         self.timeout_keep_alive_task = None
         if self._head_timed or not self.cycle.response_complete:
             return
@@ -228,19 +232,19 @@ class ClientConnection(HttpToolsProtocol):
             super().timeout_keep_alive_handler()
 
     def end_with_answer(self) -> None:
-        """Close after the answer that is under way, if there is one."""
+        """Close after the answer in progress, if there is one."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
 
     def close_if_idle(self) -> None:
-        """Close unless a request is under way or its head arrives."""
+        """Close unless a request is in progress or its head arrives."""
         if not self._head_timed and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
 
     def drop_if_unread(self) -> None:
         """Called now and then: drop a client that takes nothing of its answer any more, as closing would wait for it.
 
-        While a request is under way its own limits hold.
+        While a request is in progress, its own limits hold.
         """
         unread = self.transport.get_write_buffer_size()
         if not unread or self._open or unread != self._unread_bytes:
@@ -260,7 +264,7 @@ class ClientConnection(HttpToolsProtocol):
             request.caught_up()
 
     def _overflow(self) -> None:
-        """More header bytes than allowed came: stop the parser. `send_400_response` answers."""
+        """More header bytes than allowed arrived: stop the parser. `send_400_response` answers."""
         self._too_large = True
         raise _HeadersTooLarge
 
@@ -294,7 +298,7 @@ class ClientConnection(HttpToolsProtocol):
         self._leave()
 
     def _standing(self) -> Headers:
-        """What goes with each answer to the request whose headers came last, as far as they came."""
+        """The headers for each answer to the request whose headers arrived last, as far as they arrived."""
         came: Headers = self.headers or []
         named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]
         return [*self.limits.cors.headers(came), *(named[:1] or [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])]

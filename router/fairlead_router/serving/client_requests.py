@@ -25,7 +25,7 @@ UNASKED_BODY_BYTES = 1024 * 1024
 """Most bytes of a body that are kept before the application asks for it; they count among the bodies in memory."""
 
 SMALL_PIECE_BYTES = 1024
-"""Pieces of fewer bytes are joined as they come: a body in chunks of a few bytes would take many times its size."""
+"""Smaller pieces are joined on arrival: a body in chunks of a few bytes would take many times its size."""
 
 STREAMED_BODY_BYTES = 256 * 1024
 """Most bytes that are held of a body passed on as it arrives; then its client is paused."""
@@ -85,7 +85,7 @@ class ClientRequest:
         self._cycle = cycle
         self._memory = memory
         self._held = 0
-        """Of its bytes, in the memory for all bodies."""
+        """The request's bytes in the memory for all bodies."""
         self._crowded = False
         self._standing = b""
         self._id = b""
@@ -149,8 +149,8 @@ class ClientRequest:
         return b"".join(pieces)
 
     async def discard(self, limit: int, seconds: float, idle_seconds: float) -> None:
-        """Throw away what is left of the body: at most about `limit` bytes, for at most `seconds`, and while something
-        comes every `idle_seconds`.
+        """Discard the rest of the body: at most about `limit` bytes, for at most `seconds`, and while something arrives
+        every `idle_seconds`.
         """
         self._keep_nothing()
         self._size = 0
@@ -246,7 +246,7 @@ class ClientRequest:
         self._held += size
 
     def let_go(self, size: int) -> None:
-        """Of what is held, `size` bytes are not needed any more."""
+        """Release `size` bytes of what is held."""
         self._release(min(size, self._held))
 
     def completed(self) -> None:
@@ -277,7 +277,7 @@ class ClientRequest:
         """The connection is lost."""
         self._keep_nothing()
         self.gone = True
-        self._cycle.disconnected = True  # uvicorn tells only the last of a pipeline
+        self._cycle.disconnected = True  # uvicorn notifies only the last of a pipeline
         self._wake()
         callback, self._gone_callback = self._gone_callback, None
         if callback is not None:
@@ -286,21 +286,21 @@ class ClientRequest:
     # ── answering ──
 
     def accompany(self, headers: Headers) -> None:
-        """Headers that each answer to this request gets, whoever makes it."""
+        """Headers that each answer to this request gets, from an engine or the router."""
         self._standing += b"".join(b"%s: %s\r\n" % pair for pair in headers)
         self.explains = self.explains and all(name != KEPT_HEADER for name, _ in headers)
 
     def name(self, request_id: bytes) -> None:
-        """The id that answers tell, unless the request has one already: its client's own comes first."""
+        """Set the id that answers show, unless the request has one already: its client's own comes first."""
         self._id = self._id or request_id
 
     @property
     def known_as(self) -> str:
-        """The id that answers tell, "" before there is one."""
+        """The id that answers show, "" before there is one."""
         return self._id.decode("ascii")
 
     def answer_by_asgi(self) -> None:
-        """The answer will be sent by ASGI's `send`, not by `begin`: tell the server what goes with each answer."""
+        """ASGI's `send` will send the answer, not `begin`: give the server the headers that go with each answer."""
         lines = self._standing.split(b"\r\n")[:-1]
         standing = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
         if self._id:
@@ -359,7 +359,7 @@ class ClientRequest:
 
     @property
     def complete(self) -> bool:
-        """Whether all of the body has come."""
+        """Whether all of the body has arrived."""
         return self._complete
 
     @property
@@ -369,7 +369,7 @@ class ClientRequest:
 
     @property
     def answering(self) -> bool:
-        """Whether an answer has been begun."""
+        """Whether an answer has begun."""
         return bool(self._cycle.response_started)
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""Decodes compressed bodies (RFC 9110 §8.4) as they come; what comes out is bounded, however little goes in."""
+"""Decodes compressed bodies (RFC 9110 §8.4) as they arrive; the output is bounded, however small the input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
     from backports import zstd
 
 PIECE_BYTES = 64 * 1024
-"""Most bytes that are decoded at a time, and that come of it."""
+"""Most bytes that are decoded at a time, and most that one step returns."""
 
 MOST_MEMBERS = 64
 """Gzip files, or frames of zstd, that may follow each other; each costs time, and an empty one takes 20 bytes, or 8."""
@@ -37,13 +37,13 @@ class ContentDecoder:
 
     @property
     def size(self) -> int:
-        """Bytes decoded so far, of the coding of which most came: what one inflates, the next may decode to nothing."""
+        """Bytes decoded so far by the coding with the largest output: what one inflates, the next may decode to
+        nothing.
+        """
         return max(layer.size for layer in self._layers)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What more of the body decodes to, step by step; a step of which nothing comes is an empty piece. Raises
-        BadRequest 400.
-        """
+        """Decodes more of the body, step by step; a step without output is an empty piece. Raises BadRequest 400."""
         for start in range(0, len(data), PIECE_BYTES):  # zlib copies what it has not come to, each time
             yield from self._through(data[start : start + PIECE_BYTES], 0)
 
@@ -61,7 +61,7 @@ class ContentDecoder:
 
 
 def codings_of(headers: Headers) -> tuple[str, ...]:
-    """The codings of a body, without `identity`, which is none. Raises BadRequest 415 for more than are taken."""
+    """A body's codings, without `identity`, which changes nothing. Raises BadRequest 415 for more than are taken."""
     for name, _ in headers:
         if name == b"content-encoding":
             break

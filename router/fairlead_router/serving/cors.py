@@ -23,7 +23,7 @@ _MOST_ASKED_BYTES = 4096
 
 
 class Cors:
-    """Answers for pages of these origins; without any, nothing is said about origins at all."""
+    """Answers for pages of these origins; without any, answers do not mention origins."""
 
     def __init__(self, origins: Collection[str]) -> None:
         self._any = EVERY in origins
@@ -31,7 +31,7 @@ class Cors:
         self.is_on = bool(self._origins)
 
     def headers(self, request: Headers) -> Headers:
-        """What the answer to a request with these headers says."""
+        """The CORS headers for the answer to a request with these headers."""
         if not self._origins:
             return []
         origin = next((value for name, value in request if name == b"origin"), None)

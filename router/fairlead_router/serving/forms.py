@@ -1,5 +1,5 @@
-"""Reads `multipart/form-data` (RFC 7578) as it passes: it is held until the model is known; the rest, mostly an audio
-file, is only looked through for a second model, and for fields that no client may set.
+"""Reads `multipart/form-data` (RFC 7578) as it passes. It holds the form until the model is known. It only searches the
+rest, mostly an audio file, for a second model and for fields that no client may set.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PassingForm:
         self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
         self._held = bytearray()
         self._place = 0
-        """Offset of the boundary before the headers that are read next; in content, of what was not looked at."""
+        """Offset of the boundary before the headers that are read next; in content, of the part not searched yet."""
         self._content: int | None = None
         """Offset of the content of the part that is read, None between parts."""
         self._names_model = False
@@ -114,8 +114,8 @@ class PassingForm:
 
 
 def _names(head: bytes) -> list[str]:
-    """The names that some reader may take a part with these headers for. Raises BadRequest for a name in a form that
-    RFC 7578 (section 4.2) forbids.
+    """The names that some reader may give a part with these headers. Raises BadRequest for a name in a form that RFC
+    7578 (section 4.2) forbids.
     """
     names: list[str] = []
     for disposition in _DISPOSITION.findall(head):

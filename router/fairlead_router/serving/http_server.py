@@ -60,7 +60,7 @@ class GatewayServer(uvicorn.Server):
     async def let_clients_go(self, listener: socket.socket, seconds: float) -> None:
         """Stop listening; return when no client is connected, at most after `seconds`.
 
-        The app goes on serving those that are connected; each connection must end with its next answer
+        The app goes on serving connected clients; each connection must end with its next answer
         (`ConnectionLimits.is_ending`). Where several processes share the port, the others get all new connections.
         """
         await self._stop_listening(listener)
@@ -74,7 +74,7 @@ class GatewayServer(uvicorn.Server):
                     connection.close_if_idle()
 
     async def _stop_listening(self, listener: socket.socket) -> None:
-        """Take the connections that wait at the listener, which its closing would reset, and close it."""
+        """Accept the connections that wait at the listener, which closing it would reset, and close it."""
         with suppress(BlockingIOError):
             while True:
                 client, _ = listener.accept()

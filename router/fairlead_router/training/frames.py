@@ -1,4 +1,4 @@
-"""What a router and its trainer say to each other over pipes: each message is its length and then MessagePack."""
+"""The messages between a router and its trainer over pipes: each is its length and then MessagePack."""
 
 from struct import Struct
 
@@ -40,7 +40,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Learnt(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a lesson: a model as bytes when a round was due, and how long that took."""
+    """The result of a lesson: a model as bytes when a round was due, and how long that took."""
 
     model: bytes | None = None
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""The trainer as its router sees it: a process that may die or hang at any time, and is then started anew."""
+"""The trainer as its router sees it: a process that may die or hang at any time, and is then restarted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from fairlead_router.training.frames import LENGTH, Learnt, Lesson, framed
 
 ROUND_SECONDS = 300.0
-"""A trainer that has not answered after so long hangs, and is killed."""
+"""A trainer that has not answered after this long hangs, and is killed."""
 
 PAUSE_SECONDS = 5.0
 """From the loss of a trainer to the start of the next."""
@@ -42,7 +42,7 @@ class Trainer:
 
     @property
     def pid(self) -> int | None:
-        """Of its process, while there is one."""
+        """The id of its process, while there is one."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -51,7 +51,7 @@ class Trainer:
         return self._process is None and self._now() < self._not_before
 
     async def learn(self, lesson: Lesson) -> Learnt:
-        """Give a lesson and wait for what comes of it. Raises TrainerLost."""
+        """Give a lesson and wait for its result. Raises TrainerLost."""
         try:
             async with asyncio.timeout(self._round_seconds):
                 return await self._exchange(lesson)
@@ -67,7 +67,7 @@ class Trainer:
             return
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        with contextlib.suppress(TimeoutError):  # asyncio waits for its pipes too, for ever if an answer stays unread
+        with contextlib.suppress(TimeoutError):  # asyncio waits for its pipes too, forever if an answer stays unread
             async with asyncio.timeout(END_SECONDS):
                 await process.wait()
 

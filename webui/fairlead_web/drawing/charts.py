@@ -75,7 +75,7 @@ _AS = {
     BindingReason.SESSION_MOVED: BindingReason.RING_CHANGE,
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
 }
-"""Triggers with the colour of another, of the same kind: there are eight colours."""
+"""Triggers that share the colour of another of the same kind: there are eight colours."""
 
 
 def series_of(trigger: BindingReason) -> int:

@@ -33,7 +33,7 @@ class FigureRow:
 
 
 def figure_rows(found: LoadExplanation) -> list[FigureRow]:
-    """The metric that was asked about first, then those that usually tell why."""
+    """First the requested metric, then those that usually explain the load."""
     by_metric = {figure.metric: figure for figure in found.figures}
     names = [found.metric, *(name for name in SHOWN if name != found.metric)]
     return [_row(by_metric[name], found.metric) for name in names if name in by_metric and _measured(by_metric[name])]
@@ -73,7 +73,7 @@ class Figure:
 
 
 def margin_figure(margin: Margin) -> Figure:
-    """By how much the chosen one was ahead, in which term, and of whom."""
+    """The chosen candidate's margin, ahead or behind: by how much, in which term, and against which candidate."""
     term, other = margin.term, margin.other
     mine, theirs = pair_in_words(margin.chosen_value, margin.other_value, term.unit)
     if margin.standing is Standing.EQUAL:
@@ -88,13 +88,13 @@ def margin_figure(margin: Margin) -> Figure:
 
 
 def _digits(margin: Margin) -> int:
-    """As many as show that the margin is not zero."""
+    """As many digits as show that the margin is not zero."""
     zero = {digits: in_words(0.0, margin.term.unit, digits) for digits in (2, 4, 6, 9)}
     return next((digits for digits, none in zero.items() if in_words(margin.size, margin.term.unit, digits) != none), 9)
 
 
 def forecast_remark(found: Forecast | None) -> str:
-    """What there is to say about a bad prediction; empty where it was a good one."""
+    """A remark about a bad prediction; empty for a good one."""
     if found is None or not found.is_far_off:
         return ""
     more, less = max(found.actual_seconds, found.predicted_seconds), min(found.actual_seconds, found.predicted_seconds)

@@ -45,7 +45,7 @@ class Finding:
     harm: str
     path: str
     when: str
-    """The time that the sentence is of, which is not the page's range: the last minutes or the last hour."""
+    """The time that the sentence is about, which is not the page's range: the last minutes or the last hour."""
     plan: str = ""
     plan_path: str = ""
     plan_words: str = ""
@@ -58,7 +58,7 @@ def of_advice(items: Iterable[Advice]) -> tuple[Finding, ...]:
 
 
 def first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those for the top of a page: the first MOST that are more than a note."""
+    """The findings for the top of a page: the first MOST that are more than a note."""
     return tuple(one for one in findings if one.level != "note")[:MOST]
 
 

@@ -11,7 +11,7 @@ from fairlead_web.text import formats
 
 LANES = 12
 DRAWN = 300
-"""Most instances and homes that are drawn, the newest; the sentence tells of all."""
+"""Most instances and homes that are drawn, the newest; the sentence counts all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int
 
 
 def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: datetime) -> str:
-    """How many held it, who the longest, why it moved, and for how long nobody did. It has had `ever` homes."""
+    """How many instances held it, which the longest, why it moved, and for how long none did. It had `ever` homes."""
     if not history:
         return ""
     ordered = sorted(history, key=lambda item: (item.bound_at, item.version))

@@ -1,4 +1,6 @@
-"""What routers have learnt of engines, in words: a line for each figure and router, and a sentence for each figure."""
+"""The figures that routers measured of engines, in words: a line for each figure and router, and a sentence for each
+figure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +12,12 @@ from fairlead_client.resources.instances import LearntOfEngines
 from fairlead_web.text import formats
 
 TIMES = {Role.BOTH: (Quantity.PREFILL, Quantity.DECODE), Role.PREFILL: (Quantity.PREFILL,), Role.DECODE: (Quantity.DECODE,)}
-"""What an instance of each role can teach."""
+"""The quantities that an instance of each role lets routers measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """How a quantity is named, the unit it is shown in, and what teaches it."""
+    """A quantity's name, the unit it is shown in, and what routers measure it from."""
 
     name: str
     unit: str
@@ -47,14 +49,14 @@ class LearntRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """`sentences` are made from `rows`, one for each figure that could be learnt."""
+    """`sentences` are made from `rows`, one for each figure that could be measured."""
 
     sentences: list[str]
     rows: list[LearntRow]
 
 
 def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
-    """Those of these quantities, in their order; `known` has the figures by which the pool is judged."""
+    """The figures of these quantities, in their order; `known` has the figures by which the pool is judged."""
     named = {one.name: one for one in in_words(known)}
     found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
     return Learnt(

@@ -1,6 +1,6 @@
 """The steps of a session's migration, as far as they are recorded, and its net effect. Pure.
 
-What nobody measures is said to be so: a step has a time only where a record has one.
+A step has a time only where a record has one; the page says so where nobody measures it.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class MoveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetEffect:
-    """What came of a move: `value` in one number with its direction, `told` from which numbers, `level` its colour."""
+    """The effect of a move: `value` is one number with direction, `told` the numbers behind it, `level` its colour."""
 
     value: str
     told: str

@@ -86,7 +86,7 @@ def shown_instance(found: InstanceFigures) -> ShownInstance:
 
 
 def by_class(shares: Iterable[SloShare]) -> dict[str, str]:
-    """What each priority class met of its range, by the name of its line in the chart of attainment."""
+    """Each priority class's attainment over the range, by the name of its line in the chart of attainment."""
     counts: dict[str, tuple[int, int]] = {}
     for one in shares:
         in_time, judged = counts.get(one.priority_class or "", (0, 0))
@@ -95,7 +95,7 @@ def by_class(shares: Iterable[SloShare]) -> dict[str, str]:
 
 
 def by_cause(report: RejectionReport) -> dict[str, str]:
-    """How many were refused of each cause, by the name of its line in the chart of refusals."""
+    """The number of refusals by cause, by the name of the cause's line in the chart of refusals."""
     counts: dict[str, int] = {}
     for group in report.groups:
         counts[group.reason.value] = counts.get(group.reason.value, 0) + group.count

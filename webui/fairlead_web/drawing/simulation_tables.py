@@ -96,7 +96,7 @@ def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tupl
 
 
 def conditions(mine: Simulation, other: Simulation) -> list[tuple[str, str, str]]:
-    """What two simulations were of, where that differs: a name and the words of each."""
+    """The conditions in which two simulations differ: a name and the words of each."""
     pairs = [(name, one, two) for (name, one), (_, two) in zip(_inputs(mine), _inputs(other), strict=True)]
     return [(name, one, two) for name, one, two in pairs if one != two]
 
@@ -128,7 +128,7 @@ def size_words(found: Simulation) -> str:
 
 
 def window_words(found: Simulation) -> str:
-    """Whose requests were simulated."""
+    """The source of the simulated requests: an uploaded trace, or the recording of a time."""
     if found.start is None or found.end is None:
         return "an uploaded trace"
     return f"recorded {formats.clock(found.start)} to {formats.clock(found.end)} UTC"

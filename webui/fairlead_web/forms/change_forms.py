@@ -34,7 +34,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeForm:
-    """One form; `id` is unique on the page. `now` tells the present values, `problem` why the last try was refused."""
+    """One form; `id` is unique on the page. `now` shows the present values, `problem` why the last try was refused."""
 
     id: str
     kind: PlanKind
@@ -48,7 +48,7 @@ class ChangeForm:
 
 
 OF_RUNNING_ENGINES = frozenset({PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING, PlanKind.MIGRATIONS})
-"""What can be changed of a pool whose instances nobody here makes or scales."""
+"""The changes that are possible for a pool whose instances nobody here makes or scales."""
 
 
 def change_forms(

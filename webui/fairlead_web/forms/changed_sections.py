@@ -31,7 +31,7 @@ class Input:
     hint: str = ""
     options: tuple[str, ...] = ()
     told: str = "{}"
-    """How the closed form tells the value; empty = not at all."""
+    """How the closed form shows the value; empty = not at all."""
 
 
 def _truth(text: str) -> bool:

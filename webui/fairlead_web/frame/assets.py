@@ -1,6 +1,6 @@
 """Serves static files under one content-hashed address: `/static/<hash>/js/main.js`.
 
-Browsers may cache them for ever, and scripts can load others by relative paths. `vendor/CHECKSUMS` lists third-party
+Browsers may cache them forever, and scripts can load others by relative paths. `vendor/CHECKSUMS` lists third-party
 files with version, licence and SHA-256; `verify_vendor` compares.
 
 Scripts of pages are joined: what a page always loads becomes one file, and so does each part that it loads later. As

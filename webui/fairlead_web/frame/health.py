@@ -10,7 +10,7 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never alarm: whatever they say, what is wanted serves clients of the routers."""
+"""Conditions that never alarm: whatever they say, the wanted instances serve the routers' clients."""
 
 _ROUNDING = 1e-9
 
@@ -37,8 +37,8 @@ def out_of_slo(pool: PoolSummary) -> bool:
 
 
 def health_of(pool: PoolSummary) -> Health:
-    """Ready and within its SLO is good; starting instances alone are a notice. So is a ready pool of which it is not
-    known whether it is within its SLO: nothing gets better for want of figures.
+    """Ready and within its SLO is good; starting instances alone are a notice. A ready pool without current figures is
+    a notice too: missing figures make nothing better.
     """
     late = out_of_slo(pool)
     if pool.ready and pool.figures_behind_seconds:

@@ -1,4 +1,4 @@
-"""What a heatmap's address asks for: the metrics drawn above each other, their common rows, and what they are compared
+"""The request in a heatmap's address: the metrics drawn above each other, their common rows, and what they are compared
 with.
 """
 

@@ -1,7 +1,6 @@
 """The frame around every page: the signed-in person, pools, time range, preferences, breadcrumbs.
 
-What it needs of the API is asked for while the page asks for its own content (`Ahead`), since one after the other takes
-longer.
+It asks the API for its own data while the page asks for its content (`Ahead`), since one after the other takes longer.
 """
 
 import asyncio
@@ -60,7 +59,7 @@ POOL_TABS = (
 )
 """The tabs of a pool: name, words, and path below the pool's own."""
 NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
-"""Tabs that a pool of engines that run already does not have: nobody here makes or ends them."""
+"""Tabs that a pool of running engines lacks, as nobody here makes or ends those engines."""
 SIDEBAR_POOLS = 8
 """Most pools named in the sidebar, those that hurt most first; the list of pools has all."""
 THEMES = ("auto", "light", "dark")
@@ -143,7 +142,7 @@ class Shell:
 
     @property
     def heading(self) -> str:
-        """What the page is called below the name of its pool."""
+        """The page's title below the name of its pool."""
         return self.title.removesuffix(f" of {self.pool}") if self.workspace else self.title
 
     @property
@@ -153,7 +152,7 @@ class Shell:
 
     @property
     def behind_seconds(self) -> float:
-        """How far figures of the page's pool, or of any, are behind; 0 where they are not."""
+        """Seconds that figures of the page's pool, or of any pool, are behind; 0 where they are not."""
         found = self.pools if self.of_pool is None else [self.of_pool]
         return max((one.figures_behind_seconds for one in found), default=0.0)
 
@@ -221,7 +220,7 @@ class Ahead:
 
     @staticmethod
     def ask(api: ControlApi, identity: Identity | None) -> "Ahead":
-        """Asks for the pools, and who is asking unless that is known."""
+        """Asks for the pools, and for the person's identity unless that is known."""
 
         async def asked() -> Identity:
             return await api.whoami() if identity is None else identity
@@ -229,7 +228,7 @@ class Ahead:
         return Ahead(identity=asyncio.create_task(asked()), pools=asyncio.create_task(first_pools(api)))
 
     def close(self) -> None:
-        """The page is made, or will not be: nobody waits any more."""
+        """The page is made, or never will be: drop the answers that nobody awaits."""
         for task in (self.identity, self.pools):
             task.cancel()
             task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,6 +1,6 @@
 """One attempt to sign in at an identity provider: kept in a cookie of the browser that began it, for ten minutes.
 
-So nobody else's code is taken from this browser, and no code that this browser brings back is of use elsewhere.
+So this browser can bring no code of another attempt, and no code that it brings back is of use elsewhere.
 """
 
 import base64
@@ -35,7 +35,7 @@ class Attempt:
         return f"{self.state}.{self.nonce}.{self.verifier}.{base64.urlsafe_b64encode(self.target.encode()).decode()}"
 
     def address(self, provider: OidcProvider, redirect_uri: str) -> str:
-        """Where the browser is sent."""
+        """The address to which the browser is sent."""
         challenge = base64.urlsafe_b64encode(hashlib.sha256(self.verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
             "response_type": "code",
@@ -50,7 +50,7 @@ class Attempt:
         return str(httpx.URL(provider.authorization_endpoint).copy_merge_params(asked))
 
     def refusal(self, brought: Mapping[str, str], provider: OidcProvider) -> str | None:
-        """Why what the browser brought back gives no code, or None."""
+        """Why the browser's answer gives no code, or None."""
         if not hmac.compare_digest(self.state.encode(), brought.get("state", "").encode("utf-8", "replace")):
             return "What came back belongs to another attempt to sign in; begin again."
         issuer = brought.get("iss")

@@ -41,7 +41,7 @@ ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
 """Most rows of a list; more make a page slow and too long for a phone."""
 NEWEST_ROWS = 15
-"""Most rows that an open list is told of at once, above those it shows."""
+"""Most new rows that an open list gets at once, above those it shows."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 
@@ -288,7 +288,7 @@ class Visit:
     def redirect(self, path: str) -> Response:
         """Send the browser to a page after a write.
 
-        htmx is told by a header, because it would follow a redirect without showing the new address.
+        htmx gets the address in a header, because it would follow a redirect without showing the new address.
         """
         if self.request.headers.get("hx-request"):
             return Response(status_code=204, headers={"HX-Redirect": self.link(path)})

@@ -1,6 +1,6 @@
-"""When the parts of open pages are rendered again: for all tabs that look at the same page at once, in rounds.
+"""Decides when the parts of open pages are rendered again: in rounds, for all tabs that show the same page at once.
 
-Each tab hears every event by itself, a moment before or after the others. A tab that kept time alone would render what
+Each tab hears every event separately, a moment before or after the others. A tab that kept time alone would render what
 another has just rendered; so an event belongs to a round of its page, whichever tab hears it first.
 """
 
@@ -13,9 +13,9 @@ from weakref import WeakValueDictionary
 GAP_SECONDS, MOST_GAP_SECONDS = 0.9, 1.5
 """Least time between two rounds of a page, and where they take long, as with many people looking."""
 RESTS = 3.0
-"""The time between two rounds is at least so many times what the former took, up to the most."""
+"""The time between two rounds is at least this many times the duration of the former, up to the most."""
 TICK_SECONDS = 10.0
-"""What no event tells of (ages, a stale database, the time the page is of) is at most this old."""
+"""What no event reports (ages, a stale database, the time that the page shows) is at most this old."""
 REMEMBERED = 128
 """Events of which a page knows the round; a tab that hears one later waits for a round of its own."""
 _rounds = itertools.count(1)
@@ -34,7 +34,7 @@ class Pace:
         self._heard: OrderedDict[Hashable, int] = OrderedDict()
 
     def hear(self, event: Hashable, parts: Iterable[str]) -> int:
-        """The round that shows what this event changed; one that has begun, if another tab heard of it before."""
+        """The round that shows what this event changed; it may have begun, if another tab heard the event before."""
         known = self._heard.get(event)
         if known is not None:
             return known
@@ -55,7 +55,7 @@ class Pace:
         self.names, self._due = frozenset(self._due), set()
 
     def took(self, seconds: float) -> None:
-        """The last round took so long."""
+        """The last round took this many seconds."""
         self.gap = min(MOST_GAP_SECONDS, max(GAP_SECONDS, RESTS * seconds))
 
 

@@ -1,8 +1,8 @@
-"""What one tab is sent: events of the API, and parts of its page.
+"""The messages to one tab: events of the API, and parts of its page.
 
 Events are cut where they end, and their items lose the fields that no script of the page reads: a pool of 500 instances
-sends 200 kB every two seconds, of which a page reads the event's name, or one figure of each. Of the parts, a tab is
-sent those that it does not have.
+sends 200 kB every two seconds, of which a page reads the event's name, or one figure of each. A tab gets only those
+parts that it does not have.
 """
 
 import hashlib
@@ -39,7 +39,9 @@ def value_of(event: bytes, name: bytes) -> str:
 
 
 def reads_of(header: str | None) -> Reads | None:
-    """What a browser says its page reads: `instances=id,pool,running migrations=id`; None if it does not say."""
+    """The fields that a page reads, by its browser's header: `instances=id,pool,running migrations=id`; None without
+    one.
+    """
     if header is None:
         return None
     found: dict[str, frozenset[str]] = {}

@@ -1,6 +1,7 @@
-"""Lets people who open a page go before the parts that open pages are sent again.
+"""Gives people who open a page precedence over parts that open pages get again.
 
-An event sets off dozens of such renderings at once, and all share one processor with whoever waits for a page.
+An event sets off dozens of such renderings at once, and all share one processor with every person that waits for a
+page.
 """
 
 import asyncio
@@ -8,13 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 AT_ONCE = 2
-"""Most renderings for open pages under way."""
+"""Most renderings for open pages at a time."""
 PATIENCE_SECONDS = 0.3
-"""Longest that such a rendering waits for those who open pages, so that pages stay as live as they say."""
+"""The longest wait of such a rendering for people who open pages, so that pages stay as live as they say."""
 
 
 class Turns:
-    """Work that goes `first` begins at once; what comes `after` waits a little until none of that is under way."""
+    """Work in `first` begins at once; work in `after` waits a little until no `first` work runs."""
 
     def __init__(self) -> None:
         self._first = 0

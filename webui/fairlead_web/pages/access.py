@@ -1,6 +1,5 @@
-"""`/login`, `/logout`: a one-time link, a pasted token or what an identity provider says becomes a session.
-
-Opening a link changes nothing, so a preview does not use it up.
+"""`/login`, `/logout`: turn a one-time link, a pasted token or an identity provider's answer into a session. Opening a
+link changes nothing, so a preview does not use it up.
 """
 
 import secrets
@@ -85,7 +84,7 @@ async def begin(site: Site, request: Request) -> Response:
 
 
 async def answer(site: Site, request: Request) -> Response:
-    """Takes what the browser brought back from the identity provider."""
+    """Takes the browser's answer from the identity provider."""
     attempt = attempt_of(request.cookies.get(site.settings.attempt_cookie_name))
     if attempt is None:
         detail = (

@@ -21,7 +21,7 @@ from fairlead_web.text.typed_text import whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage(Context):
-    """The list. `whole` says that the reader sees all namespaces, and so may verify the chain."""
+    """The list. With `whole` the reader sees all namespaces, and so may verify the chain."""
 
     template: ClassVar[str] = "pages/audit.html"
     shell: Shell

@@ -1,4 +1,4 @@
-"""`/decisions`: why a request went where it went."""
+"""`/decisions`: why a request went to its instance."""
 
 import asyncio
 from collections.abc import Sequence
@@ -80,14 +80,14 @@ class DecisionPage(Context):
     predicted: float | None
     margin: Figure | None
     remark: str
-    """About a bad prediction; empty where it was a good one."""
+    """A remark about a bad prediction; empty where it was a good one."""
     sum: str
     wrong: list[str]
     """Where the record contradicts itself."""
     moved: list[tuple[str, str]]
     """Path and words of the moves that the request carried."""
     fate: str
-    """What became of its request, in sentences."""
+    """The outcome of its request, in sentences."""
     kept: str
     facts: list[tuple[str, str]]
 

@@ -1,4 +1,4 @@
-"""`…/engine`: by which engine what-if and plans simulate a pool, where it comes from, and how far off it is."""
+"""`…/engine`: the engine model by which what-if and plans simulate a pool, its source, and its error."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 
 SIDE = 220
-"""Of a picture, in its own units."""
+"""Length of a picture's side, in its own units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ class ErrorPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareErrorPage(Context):
-    """For somebody who is not signed in."""
+    """For a visitor who is not signed in."""
 
     template: ClassVar[str] = "pages/error_bare.html"
     title: str
@@ -71,7 +71,7 @@ SEARCHED = {
 """Sections of the site, and the list to search when something below one does not exist."""
 
 PASSING = frozenset({429, 503})
-"""What may be over in a moment."""
+"""Statuses of problems that may be over in a moment."""
 
 LISTY = (".json", ".csv", ".bin", ".png", "/live")
 
@@ -83,8 +83,8 @@ async def answer(site: Site, request: Request, error: ClientError) -> Response:
 
 
 async def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> Response:
-    """An error page, inside the site's navigation for who is signed in; or the bare problem
-    document where a program asked.
+    """An error page, inside the site's navigation for people who are signed in; or the bare problem document where a
+    program asked.
     """
     if wants_data(request):
         return Response(msgspec.json.encode(problem), problem.status, media_type="application/problem+json")
@@ -108,7 +108,7 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
 
 
 async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
-    """What a form sent about plans, of which none is made or applied twice to any harm; () of other forms."""
+    """The fields of a form about plans, where no plan is made or applied twice to any harm; () for other forms."""
     if request.method != "POST" or not (path.endswith("/plans") or path.startswith("/plans/")):
         return ()
     return tuple((name, value) for name, value in (await request.form()).multi_items() if isinstance(value, str))

@@ -1,4 +1,4 @@
-"""`/`: what hurts with the plan that helps, all pools worst first, and what came over the range."""
+"""`/`: what hurts with the plan that helps, all pools worst first, and the traffic over the range."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ CARDS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Of all pools now, and how many of them were below their goal over the range."""
+    """Sums over all pools now, and how many pools were below their goal over the range."""
 
     desired: int
     serving: int
@@ -54,7 +54,7 @@ class FleetPage(Context):
     template: ClassVar[str] = "pages/fleet.html"
     shell: Shell
     pools: list[PoolSummary]
-    """Those that the totals are of, what hurts most first."""
+    """The pools in the totals, the worst first."""
     cut: str
     """Which pools these are, where there are too many; else empty."""
     cards: list[PoolSummary]
@@ -65,7 +65,7 @@ class FleetPage(Context):
     worst: dict[str, Finding]
     """By pool, its worst finding where it is not at the top of the page."""
     shown: ShownFigures | None
-    """Of all pools over the range."""
+    """The figures of all pools over the range."""
     instance_hours: float | None
     pool_figures: dict[str, ShownFigures]
     pool_lines: dict[str, Sparkline]

@@ -103,8 +103,8 @@ class HeatmapPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapWords(Context):
-    """What the page says of a map that was read again: its scale, its summary, and of the first map the ranking and the
-    moves. `has_labels` adds the names of its rows, where others came.
+    """The words for a map that was read again: its scale, its summary, and for the first map the ranking and the moves.
+    `has_labels` adds the names of its rows, if they changed.
     """
 
     template: ClassVar[str] = "pages/heatmap_words.html"
@@ -121,7 +121,7 @@ class HeatmapWords(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapFrame(Context):
-    """What live parts of the page are made of: the map itself moves on by columns, so none of them needs its cells."""
+    """The data of the page's live parts: the map itself moves on by columns, so none of them needs its cells."""
 
     template: ClassVar[str] = "layouts/page.html"
     shell: Shell
@@ -209,7 +209,7 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked, extremes: Sequence[Extreme
 
 
 def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str | None:
-    """The explanation of the newest of the highest cells, of the lowest where a low value hurts."""
+    """The explanation of the newest of the highest cells, or of the lowest where low values hurt."""
     if heatmap.group != "instance" or not extremes:
         return None
     peaks, best = _peaks(heatmap, extremes), min if heatmap.metric == LOW_HURTS else max
@@ -222,7 +222,7 @@ def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str 
 
 
 def _peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[float, HeatmapRow]]:
-    """The value of each row that hurts most: its highest, or its lowest where little hurts."""
+    """The worst value of each row: its highest, or its lowest where low values hurt."""
     return [(one.lowest if heatmap.metric == LOW_HURTS else one.highest, one.row) for one in extremes]
 
 
@@ -287,7 +287,7 @@ async def as_csv(visit: Visit) -> Response:
 
 
 def _alone(visit: Visit) -> Asked:
-    """What is asked, not compared: files hold the numbers of the range."""
+    """The request without its comparison: files hold the numbers of the range."""
     return replace(asked_of(visit), compare=None)
 
 
@@ -297,7 +297,7 @@ def several_roles(heatmap: Heatmap) -> bool:
 
 
 def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[HeatmapRow, str, float]]:
-    """The rows that hurt most: row, peak as text, bar length 0-100. Of a metric of which little hurts, the lowest."""
+    """The rows that hurt most: row, peak as text, bar length 0-100. Where low values hurt, the lowest rows."""
     low, peaks = heatmap.metric == LOW_HURTS, _peaks(heatmap, extremes)
     peaks.sort(key=lambda item: (item[0] if low else -item[0], item[1].instance))
     top = heatmap.maximum if low else peaks[0][0] if peaks else 0.0

@@ -41,7 +41,7 @@ class InstancesPage(Context):
     shell: Shell
     pool: str
     listing: Listing[InstanceSummary]
-    """A page of those that match."""
+    """A page of the matching instances."""
     total: int
     """Instances of the pool, whether they match or not."""
     several_roles: bool
@@ -54,7 +54,7 @@ class InstancesPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow:
-    """What one router knows of the instance's prefix cache; `word` names the state, `why` explains it."""
+    """One router's knowledge of the instance's prefix cache; `word` names the state, `why` explains it."""
 
     router: str
     is_followed: bool
@@ -75,7 +75,7 @@ class InstancePage(Context):
     pool: str
     detail: InstanceDetail
     shown: ShownInstance | None
-    """Of the instance over the range."""
+    """The instance's figures over the range."""
     passing: frozenset[str]
     """Conditions of the engine that come and go."""
     caches: list[CacheRow]
@@ -111,7 +111,7 @@ CACHE_WORDS = {
 """State of a KnownCache → how a router knows the cache, and why."""
 STATE_WIDTH = 1080
 EXPLAINED = timedelta(hours=1)
-"""Longest stretch that the page explains, the end of its range: of a longer one little stands out."""
+"""The longest stretch that the page explains, at the end of its range: over a longer one little stands out."""
 EXPLAINED_METRIC = "pending_prefill_tokens"
 ROLES = tuple(Role)
 SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {

@@ -1,4 +1,4 @@
-"""`/migrations` and `/reroutes`: moves between instances, their reasons and whether they paid off.
+"""`/migrations` and `/reroutes`: moves between instances, their reasons and whether they were worth their cost.
 
 A timeline and a flow matrix show the same filter. A migration moves a bound session to another instance; a re-route
 sends one request elsewhere. They are listed and counted separately.
@@ -78,14 +78,14 @@ class MovesPage(Context):
     shell: Shell
     words: MoveWords
     shown: ShownFigures | None
-    """Of all moves of the range, whatever the other filters say: what the charts draw."""
+    """Figures of all moves of the range, whatever the other filters say: the charts draw them."""
     triggers: list[str]
     outcomes: list[str]
     listing: Page[Migration] | Page[ReRoute]
     newest: Sequence[Migration | ReRoute]
     timeline: StackedTimeline | None
     matrix: FlowMatrix | None
-    """Of one pool: instances of two never have moves between them."""
+    """For one pool: there are no moves between instances of two pools."""
     ways: list[MigrationFlow]
     """The busiest ways, where a matrix is not shown."""
     counted: int
@@ -119,7 +119,7 @@ class MovePage(Context):
     cause: list[tuple[str, str]]
     """The numbers that decided."""
     steps: list[MoveStep]
-    """Of a migration; a re-route has none."""
+    """The steps of a migration; a re-route has none."""
     decision: RoutingDecision | None
 
 
@@ -164,7 +164,7 @@ async def index_reroutes(visit: Visit) -> Response:
 
 
 async def _figures(visit: Visit) -> RangeFigures | None:
-    """Of the pool that the filter names, or of all; None where it is no pool."""
+    """The figures of the pool that the filter names, or of all pools; None if it names no pool."""
     try:
         pool = PoolKey.parse(named) if (named := visit.param("pool")) else None
     except ValueError:

@@ -33,14 +33,14 @@ class PausingPage(Context):
     template: ClassVar[str] = "pages/pausing.html"
     shell: Shell
     pools: list[PoolSummary]
-    """Those shown: first the planned ones, then those that are not as wanted."""
+    """The shown pools: first the planned ones, then those that are not as wanted."""
     total: int
     """All pools there are."""
     wanted: str
     changing: int
-    """Of all pools, those that are not as wanted."""
+    """The number of all pools that are not as wanted."""
     left: int
-    """Of these, the ones that no plan of this page is for."""
+    """The number of these that no plan of this page is for."""
     after: str
     """The last pool that a plan was asked for, after which the next part begins."""
     at_once: int
@@ -69,7 +69,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def apply(visit: Visit) -> Response:
-    """Applies the open plans of the page, each once; what is refused is told beside its pool."""
+    """Applies the open plans of the page, each once; a refusal is shown beside its pool."""
     form = await visit.form()
     wanted, reason = _mode(str(form.get("to", ""))), str(form.get("reason", "")).strip()
     ids = _ids(str(form.get("plans", "")))

@@ -62,14 +62,14 @@ class PoolPage(Context):
     shell: Shell
     detail: PoolDetail
     shown: ShownFigures | None
-    """Of the pool over the range."""
+    """The pool's figures over the range."""
     roles: list[RoleRow]
     ratio: str | None
     states: list[tuple[str, int]]
     routing: list[tuple[str, str]]
     documents: list[PolicyDocument]
     notes: tuple[str, ...]
-    """What of the policy's parameters is taken and not needed here, a line each."""
+    """The policy's parameters that are accepted but not needed here, a line each."""
     mix: list[tuple[str, float]] | None
     mixed: int
     learnt: Learnt

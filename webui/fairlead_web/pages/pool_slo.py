@@ -20,7 +20,7 @@ from fairlead_web.frame.visits import Visit
 from fairlead_web.text import formats
 
 DAY = "now-24h"
-"""The range that nobody chose."""
+"""The default range."""
 TARGETS = ("ttft", "tpot", "percentile")
 
 
@@ -96,7 +96,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _other(visit: Visit, start: str, end: str, typed: dict[str, str]) -> tuple[SloWhatIf | None, str | None]:
-    """What other targets would have met, or why that cannot be told."""
+    """What other targets would have met, or why that is unknown."""
     try:
         percentile = float(typed["percentile"]) if typed["percentile"] else None
     except ValueError:

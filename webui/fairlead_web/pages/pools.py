@@ -28,15 +28,15 @@ class PoolsPage(Context):
     template: ClassVar[str] = "pages/pools.html"
     shell: Shell
     listing: Listing[PoolSummary]
-    """A page of those that match."""
+    """A page of the matching pools."""
     total: int
     """Pools, whether they match or not."""
     cut: str
-    """Of which pools the page knows, where there are too many; else empty."""
+    """The pools that the page knows, where there are too many; else empty."""
     facets: dict[str, list[Facet]]
     sort: str
     figures: dict[str, ShownFigures]
-    """By pool, of the range; those of the first pools only, where there are too many."""
+    """The figures of the range by pool; only the first pools have them where there are too many."""
 
 
 def _health(pool: PoolSummary) -> str:
@@ -46,7 +46,7 @@ def _health(pool: PoolSummary) -> str:
 
 
 MOST = 1_000
-"""Most pools that the list takes in: who looks for one has to find it here."""
+"""Most pools in the list: a person that looks for one must find it here."""
 FACETS: dict[str, Callable[[PoolSummary], str]] = {
     "namespace": lambda pool: pool.namespace,
     "engine": lambda pool: pool.engine,

@@ -1,4 +1,4 @@
-"""`…/predictor`: the models by which a pool's routers predict TTFTs, how wrong they are, and who chose and why."""
+"""`…/predictor`: the models by which a pool's routers predict TTFTs, how wrong they are, and what chose and why."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,9 +13,9 @@ from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 
 DAY = "now-24h"
-"""The range that nobody chose."""
+"""The default range."""
 FAR = 0.5
-"""From this drift on, in deviations, the page warns: what is asked is not what was learnt."""
+"""From this drift on, in deviations, the page warns: the requests differ from those that trained the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`/rejections`: who was refused, grouped by cause, with what to do about it."""
+"""`/rejections`: the refused requests, grouped by cause, with what to do about it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,7 +21,7 @@ class RejectionsPage(Context):
     shell: Shell
     report: RejectionReport
     causes_counted: dict[str, str]
-    """Of each cause over the range; empty where the page is of one priority class and its chart is not."""
+    """Requests by cause over the range; empty where the page shows one priority class and its chart does not."""
     groups: list[tuple[RejectionGroup, str, Sparkline]]
     fixed: frozenset[str]
     """Pools whose number of instances is not planned here."""

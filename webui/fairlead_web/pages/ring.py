@@ -57,7 +57,7 @@ class RingPage(Context):
     problem: str | None
     instance: str
     weight: str
-    """What is typed of another weight."""
+    """The other weight as typed."""
     refusal: str | None
     """Why that could not be planned."""
 

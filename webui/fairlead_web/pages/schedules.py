@@ -1,4 +1,4 @@
-"""`/schedules` and `…/{namespace}/{name}/{schedule}`: windows in time, what they set, what became of them."""
+"""`/schedules` and `…/{namespace}/{name}/{schedule}`: windows in time, what they set, and their outcome."""
 
 import asyncio
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class NewForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesPage(Context):
-    """All schedules, and what became of their newest starts."""
+    """All schedules, and the outcome of their newest starts."""
 
     template: ClassVar[str] = "pages/schedules.html"
     shell: Shell

@@ -21,7 +21,7 @@ from fairlead_web.text import formats
 
 INSTANCE = f"{POOL}/instances/{{instance}}"
 MOST_CELLS = 720
-"""Of the table, so that its page stays small."""
+"""Most cells of the table, so that its page stays small."""
 MOST_BUCKETS = 360
 PERCENTILES = frozenset({"ttft_p50", "ttft_p95", "tpot_p95"})
 """Latencies with the digits that a histogram's steps hold."""
@@ -29,7 +29,7 @@ PERCENTILES = frozenset({"ttft_p50", "ttft_p95", "tpot_p95"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charted:
-    """What charts of an address draw."""
+    """The data that charts of an address draw."""
 
     series: Series
     annotations: Annotations
@@ -133,7 +133,7 @@ def _known(line: SeriesLine) -> Iterator[tuple[datetime, float]]:
 
 
 async def _charted(visit: Visit, buckets: int) -> Charted:
-    """What the URL asks for. An unknown metric is the API's to refuse."""
+    """The data that the URL asks for. An unknown metric is the API's to refuse."""
     params = visit.request.path_params
     pool = PoolKey(namespace=params["namespace"], name=params["name"]) if "name" in params else None
     instance = params.get("instance")

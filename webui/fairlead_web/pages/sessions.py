@@ -40,7 +40,7 @@ class SessionPage(Context):
     shell: Shell
     detail: SessionDetail
     homes: int
-    """That it had within the range."""
+    """The number of its homes within the range."""
     moved: str
     """How often it moved within the range."""
     band: HolderBand
@@ -161,14 +161,14 @@ def homes_within(history: Sequence[BindingHistoryItem], chosen: TimeRange) -> li
 
 
 def count_of(page: Listing[Any] | None) -> str:
-    """How many a list has in all, as far as that is known."""
+    """The total of a list, as far as it is known."""
     if page is None:
         return formats.NONE
     return formats.count(page.total) if page.total is not None else f"at least {formats.count(page.total_at_least)}"
 
 
 def newest_of(shown: int, total: int | None, at_least: int | None) -> str:
-    """What a list that is cut shows; empty of one that shows all."""
+    """Which part a cut list shows; empty for one that shows all."""
     if total is not None:
         return f"The newest {shown} of {formats.count(total)} of the range." if total > shown else ""
     return f"The newest {shown} of at least {formats.count(at_least)} of the range." if at_least and at_least > shown else ""

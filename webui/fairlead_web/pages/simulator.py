@@ -1,4 +1,4 @@
-"""`/simulator` and `…/{namespace}/{name}/simulator`: what other policies would have made of a pool's traffic."""
+"""`/simulator` and `…/{namespace}/{name}/simulator`: how other policies would have handled a pool's traffic."""
 
 import asyncio
 from dataclasses import dataclass, replace

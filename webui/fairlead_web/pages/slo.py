@@ -29,7 +29,7 @@ class SloPage(Context):
     shell: Shell
     listing: Listing[SloVersion]
     cut: str
-    """Of which pools the versions are, where there are too many; else empty."""
+    """The pools whose versions are shown, where there are too many; else empty."""
 
 
 async def index(visit: Visit) -> Response:

@@ -1,5 +1,5 @@
-"""`/live`: the control API's events, with what the page reads of them, and between them the parts of the page they
-changed, each rendered once for all who look at the same.
+"""`/live`: the control API's events, with the fields that the page reads, and between them the parts of the page that
+they changed. Each part is rendered once for all tabs that show the same page.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ TOPICS = frozenset({"pools", "instances", "migrations", "reroutes", "decisions",
 FIRST_EVENT_SECONDS = 0.25
 STATE = frozenset({"pools", "instances"})
 OF_STATE = frozenset({"state", "membership"})
-"""What a change of pools or instances concerns: every part that shows the page's state, so that all change together. A
-part that goes by ticks alone shows none of it.
+"""A change of pools or instances concerns every part that shows the page's state, so that all change together. A part
+that only ticks refresh shows none of it.
 """
 KNOWN_SECONDS = 30.0
-"""Whose session ended is told apart after at most this long."""
+"""The session is checked again before a rendering if the last check is older than this."""
 
 Render = Callable[[Visit, str, tuple[str, ...], str], Awaitable[bytes]]
-"""Renders parts of the page at an address: visit, address, ids, and a stamp; who has the same stamp shares it. Raises
-ClientError, also where there is no such page.
+"""Renders parts of the page at an address: visit, address, ids, and a stamp. Requests with the same stamp share the
+result. Raises ClientError, also where there is no such page.
 """
 
 
@@ -48,7 +48,7 @@ class Watched:
 
 
 def watched(visit: Visit) -> Watched | None:
-    """What the browser wants kept current, by its headers `Fairlead-Page: /pools?q=x` and
+    """The page and parts that the browser wants kept current, by its headers `Fairlead-Page: /pools?q=x` and
     `Fairlead-Parts: results=state,tick`.
     """
     address, told = visit.request.headers.get("fairlead-page", ""), visit.request.headers.get("fairlead-parts", "")
@@ -137,8 +137,8 @@ class PageStream:
             first.cancel()
 
     def _hear(self, event: bytes) -> bytes:
-        """What the tab is told of an event at once. One of which its page reads nothing but that it happened comes with
-        the parts that it changed, as each piece costs both sides some work.
+        """The bytes to send to the tab at once for an event. If its page reads only that the event happened, the event
+        waits for the parts that it changed, as each message costs both sides some work.
         """
         topic, stamp = value_of(event, b"event"), value_of(event, b"id")
         concerned = self._page.concerned({topic}) if topic else set()

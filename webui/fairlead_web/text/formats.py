@@ -11,7 +11,7 @@ from typing import Any
 
 NONE = "–"
 SKEW_SECONDS = 10
-"""What clocks of two machines may differ by: a time so little in the future has come."""
+"""The accepted difference between the clocks of two machines: a time less far in the future reads `now`."""
 
 
 def percentile(value: float) -> str:
@@ -83,7 +83,7 @@ def benefit(value: float | None) -> str:
 
 
 def won(value: float | None) -> str:
-    """What moves came to: `1.20 s saved`, `300 ms lost`, `30 min saved`; an en dash where it is not known."""
+    """The net effect of moves: `1.20 s saved`, `300 ms lost`, `30 min saved`; an en dash where it is not known."""
     if value is None:
         return NONE
     size = seconds(abs(value)) if abs(value) < 120 else span(abs(value))

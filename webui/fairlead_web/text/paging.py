@@ -1,4 +1,4 @@
-"""Lists of the API that a page needs whole, or of which it shows a part by an order or a filter of its own."""
+"""Lists of the API that a page needs whole, or shows in part by an order or a filter of its own."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from fairlead_client.resources.pages import Page
 Item = TypeVar("Item")
 
 MOST_PER_CALL = 100
-"""What the API gives in one answer."""
+"""Most items in one answer of the API."""
 MOST_POOLS = 200
 """Most pools that the frame of a page and a page about all pools take in: two calls at most, on every page."""
 
@@ -23,7 +23,7 @@ class Taken(Generic[Item]):
     total: int | None
 
     def cut_words(self, noun: str) -> str:
-        """What of the list was taken in, as "the first 200 of 260 pools"; empty where it is whole."""
+        """Which part of the list is shown, as "the first 200 of 260 pools"; empty where it is whole."""
         of = "" if self.total is None else f"of {self.total:,} "
         return f"the first {len(self.items):,} {of}{noun}" if self.cut else ""
 

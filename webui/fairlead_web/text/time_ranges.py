@@ -68,8 +68,8 @@ class TimeRange:
 
     @property
     def counted(self) -> dict[str, str]:
-        """The range as query parameters, widened to the steps that its figures are counted in: for what is counted
-        beside them. A live range still ends now.
+        """The range as query parameters, widened to the steps in which its figures are counted, for lists beside those
+        figures. A live range still ends now.
         """
         whole = covered(self.start, self.end, self.now)
         return {"from": stamp(whole.start), "to": "now" if self.live else stamp(min(whole.end, self.now))}

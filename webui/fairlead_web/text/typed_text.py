@@ -3,7 +3,7 @@
 from math import isfinite
 
 MOST_DIGITS = 15
-"""More than any number here has, and fewer than Python and JavaScript read exactly."""
+"""More digits than any number here has, and few enough for Python and JavaScript to read exactly."""
 
 
 def whole_number(text: str) -> int | None:
