@@ -17,7 +17,7 @@ def test_a_button_keeps_all_decisions_of_a_session_for_ten_minutes_and_another_e
     assert "a sample of the others" in told.inner_text()
     page.get_by_role("button", name="Keep all its decisions for 10 minutes").click()
     told.get_by_text("All are kept until").wait_for()
-    assert "as operator-person wanted" in told.inner_text()
+    assert "requested by operator-person" in told.inner_text()
     assert ("POST", f"/v1/pools/{CHAT}/kept-sessions") in site.fake.requests
     page.get_by_role("button", name="Stop", exact=True).click()
     told.get_by_text("a sample of the others").wait_for()

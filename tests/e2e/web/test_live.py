@@ -62,7 +62,7 @@ def test_a_pool_page_changes_all_at_once_when_the_pools_state_changes(page: Page
     page.wait_for_selector("#workspace:has-text('starting, 5 of 9 serve')")
     assert "5 / 9" in page.inner_text("#status")
     assert "Starting 1" in " ".join(page.inner_text("#states").split())
-    assert page.inner_text("#roles").split()[:6] == ["Instances", "both", "Wanted", "9", "Serving", "5"]
+    assert page.inner_text("#roles").split()[:6] == ["Instances", "both", "Desired", "9", "Serving", "5"]
     assert "InstancesStarting" in page.inner_text("#conditions")
     assert "is starting instances: 5 of 9 instances serve" in page.inner_text("#findings")
     assert [path for path in asked if "#" in path] == [], "the stream brings what changed"

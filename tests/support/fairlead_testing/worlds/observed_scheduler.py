@@ -63,6 +63,10 @@ class ObservedScheduler(SharedScheduler):
         super().transferred(request_id, now)
         self._kept("transferred", (request_id, now), ())
 
+    def generated(self, request_id: str, now: float, output_tokens: int) -> None:
+        super().generated(request_id, now, output_tokens)
+        self._kept("generated", (request_id, now, output_tokens), ())
+
     def update_table(self, table: RoutingTable, now: float) -> tuple[Answer, ...]:
         return self._kept("update_table", (table, now), super().update_table(table, now))
 

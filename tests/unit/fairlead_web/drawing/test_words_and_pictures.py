@@ -70,6 +70,7 @@ def test_a_trigger_has_the_same_colour_whatever_occurs_how_often() -> None:
         counts = {trigger: 1 if trigger is rare else 5 for trigger in reversed(BindingReason)}
         for bar in stacked_timeline([TimelineBucket(at=start, counts=counts)], start, NOW).bars:
             seen[next(one for one in BindingReason if bar.label.endswith(f" {formats.words(one)}"))].add(bar.series)
+    assert len({formats.words(one) for one in BindingReason}) == len(BindingReason), "no two triggers read alike"
     assert all(len(colours) == 1 for colours in seen.values())
     words = ("slo", "hot-migration", "prefix-equal", "prefix-outweighed", "drain", "instance-lost", "ring-change", "operator")
     assert len(set().union(*(seen[BindingReason(word)] for word in words))) == len(words), "kinds of causes differ from each other"
