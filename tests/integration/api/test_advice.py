@@ -82,7 +82,7 @@ async def test_a_figure_that_has_been_off_for_minutes_is_told_until_its_router_s
     acknowledged = (Acknowledgement(pool=CHAT, version=1),)
     await api.router.post_report(a_report("r1", acknowledged=acknowledged, learnt_figures=(figure,)))
     (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.FIGURE_OFF]
-    assert "go by 6,250 prompt tokens/s, but engines have shown 25,000 prompt tokens/s for 4 min" in found.sentence
+    assert "use 6,250 prompt tokens/s, but engines have shown 25,000 prompt tokens/s for 4 min" in found.sentence
     mended = replace(figure, predicted=1 / 25_000, off_seconds=0.0)
     await api.router.post_report(a_report("r2", acknowledged=acknowledged, learnt_figures=(mended,)))
     assert Cause.FIGURE_OFF not in {one.cause for one in (await api.viewer.advice(CHAT)).items}

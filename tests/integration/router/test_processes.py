@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -176,9 +177,9 @@ async def test_what_was_observed_outlives_a_restart_on_the_routers_disk_or_else_
     try:
         await _ready(port)
         assert await _speed(admin) is None
-        await _asked(port, (f"{number} {'word ' * 2_000}" for number in range(6)))
-        speed = await _speed(admin)
-        assert speed is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):  # on a busy machine one prefill says less
+            while (speed := await _speed(admin)) is None:
+                await _asked(port, (f"{uuid4()} {'word ' * 2_000}" for _ in range(6)))
         routers = world.directory / "router-0" / "routers.json"
         await until(lambda: kept.exists() and b'"measured"' in kept.read_bytes() and routers.exists())
     finally:
@@ -203,8 +204,9 @@ async def test_what_was_observed_outlives_a_restart_on_the_routers_disk_or_else_
     try:
         await _ready(port)
         assert await _speed(admin) == pytest.approx(4_321.0), "its disk is empty, and the API knows what others measured"
-        await _asked(port, (f"{number} {'word ' * 2_000}" for number in range(6)))
-        assert await _speed(admin) not in (None, 4_321.0), "what it sees itself counts more"
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await _speed(admin) in (None, pytest.approx(4_321.0)):  # what it sees itself counts more
+                await _asked(port, (f"{uuid4()} {'word ' * 2_000}" for _ in range(6)))
     finally:
         fresh.kill()
         await fresh.wait()
