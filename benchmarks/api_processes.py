@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from fairlead_testing.running.api import BOOTSTRAP
-from fairlead_testing.running.ports import free_port
+from processkube.testing.ports import free_port
 
 START_SECONDS = 300
 

@@ -48,10 +48,10 @@ from fairlead_operator.pod_patches import state_annotations
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.times import format_time
 from fairlead_testing.running.operator_process import POOLS, OperatorProcess, running_kubernetes_api
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.worlds.pod_phases import running_pod_phases
 from processkube.testing.clients import KubernetesClient
+from processkube.testing.ports import free_port
 
 TOKEN = "benchmark-operator-0123456789"
 LIMIT_SECONDS = 900.0

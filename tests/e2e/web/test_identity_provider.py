@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from fairlead_testing.running.api import SECRETS
 from fairlead_testing.running.browser_site import SESSION_COOKIE, findings_in_both_themes, sticking_out
 from fairlead_testing.running.identity_provider import SECRET, running_host, running_provider, sign_in_at_provider
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import fresh_database, shared_server
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 pytestmark = pytest.mark.browser
 

@@ -26,11 +26,11 @@ from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api, until_ready
 from fairlead_testing.running.patient_transport import PatientTransport
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import PostgresProcess
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.running.strict_system_api import NotTaken, StrictSystemApi, taken
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 
 async def test_the_api_outlives_a_killed_postgres_and_loses_nothing_acknowledged(own_postgres: PostgresProcess) -> None:

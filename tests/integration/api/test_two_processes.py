@@ -23,10 +23,10 @@ from fairlead_client.report_posts import encode_batch
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, TokenRequest
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.patient_transport import PatientTransport
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import fresh_database
 from fairlead_testing.running.strict_system_api import StrictSystemApi, batch_of
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,12 @@ from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_testing.running.chart import RIGHTS, applied_rights, granted, rights_of
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import ROLES, Stage, eventually, health
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.recording_proxy import RecordingProxy, recording_proxy
 from fairlead_testing.running.workloads import PLACES, define_leader_worker_sets, make_workload
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, merged
 from processkube.testing.clients import KubernetesClient
+from processkube.testing.ports import free_port
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 FINALIZERS = ("fairlead.dev", "inferencepools/finalizers", "update")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_testing.running.operator_process import OperatorProcess, Stage, eventually, health
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/fairlead-operator"
 

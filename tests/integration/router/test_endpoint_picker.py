@@ -33,10 +33,10 @@ from fairlead_testing.running.ext_proc_proxy import (
     response_body,
     response_headers,
 )
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 from processkube.kubernetes_api.serving.certificates import ensure_certificates
+from processkube.testing.ports import free_port
 
 
 async def _picking(running: RunningRouter) -> str:

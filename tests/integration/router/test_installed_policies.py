@@ -16,9 +16,9 @@ import pytest
 from fairlead_simulator.traces.rows import write_trace
 from fairlead_simulator.workloads.kinds import KINDS
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World
+from processkube.testing.ports import free_port
 
 POLICY = '''
 """Sends everything to one instance, counted from the end of the list."""

@@ -20,8 +20,8 @@ from fairlead_router.kv_events.instances import EventReading
 from fairlead_router.kv_events.wire import decode
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
+from processkube.testing.ports import free_port
 
 SECONDS = 120.0
 """For what usually takes milliseconds: the machine may be busy."""

@@ -23,12 +23,12 @@ from fairlead_client.internal import SystemApi
 from fairlead_client.resources.gateway_keys import GatewayKeyRequest
 from fairlead_testing.fakes.system_api import ROUTER_TOKEN
 from fairlead_testing.running.api import CHAT, SECRETS, a_state, an_instance
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.postgres import fresh_database, shared_server
 from fairlead_testing.running.seams import real_seam
 from fairlead_testing.running.strict_system_api import StrictSystemApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World, until
+from processkube.testing.ports import free_port
 
 
 def _environment(world: World, name: str = "router-0", **changes: str) -> dict[str, str]:

@@ -14,13 +14,13 @@ from typing import Any
 import pytest_asyncio
 
 from fairlead_sandbox.process_table import kubelet_command
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.identities import ProcessIdentity, identity_of
 from processkube.kubeconfig import read_kubeconfig
 from processkube.kubernetes_api.serving.server import running_server
 from processkube.kubernetes_client import KubernetesClient
 from processkube.probing import ask_http
+from processkube.testing.ports import free_port
 
 PODS = "/api/v1/namespaces/default/pods"
 

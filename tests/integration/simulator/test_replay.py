@@ -13,8 +13,8 @@ from fairlead_simulator.traces.descriptions import IdealCache
 from fairlead_simulator.traces.rows import TraceRow, write_trace
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
 from fairlead_testing.running.engine import StartEngine
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 COMMAND = [sys.executable, "-m", "fairlead_simulator.replay"]
 FAST = ("--time-scale", "100", "--prefill-tokens-per-second", "40000")

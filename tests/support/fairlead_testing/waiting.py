@@ -1,6 +1,5 @@
-"""How long tests wait for what other tasks and processes bring about."""
+"""How long tests wait for what other tasks and processes bring about: as long as those of the sandbox's Kubernetes."""
 
-PATIENCE_SECONDS = 240.0
-"""Longest wait where how soon something comes is not the claim: a busy machine may be tens of times slower than a
-quiet one.
-"""
+from processkube.testing.waiting import PATIENCE_SECONDS
+
+__all__ = ["PATIENCE_SECONDS"]

@@ -23,8 +23,8 @@ from fairlead.tables import PoolKey
 from fairlead_client import internal_paths, protocol
 from fairlead_client.lines import HeartbeatLine, StreamLine, encode_line
 from fairlead_testing.fakes.system_state import SaidNo, SystemState
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 ROUTER_TOKEN = "router-test-token"
 """Speaks for the routers `router`, `router-0`, `router-1`, …"""

@@ -17,10 +17,10 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.running.sandbox import RunningSandbox
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.app import create_web_app
+from processkube.testing.ports import free_port
 
 SESSION_COOKIE = "fairlead-session"
 CHROMIUM = Path("/usr/bin/chromium")

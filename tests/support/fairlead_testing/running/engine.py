@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 
 @dataclass

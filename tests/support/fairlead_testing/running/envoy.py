@@ -11,8 +11,8 @@ import httpx
 import pytest
 import yaml
 
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[4]
 _ORIGINAL_DST = {

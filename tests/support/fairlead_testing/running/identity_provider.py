@@ -16,8 +16,8 @@ import httpx
 from playwright.sync_api import Page
 
 from fairlead_testing.running.api import BOOTSTRAP
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[4]
 SECRET = "a secret: with / all + kinds & of % letters"

@@ -15,9 +15,9 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from fairlead_testing.running.ports import free_port
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.testing.clients import KubernetesClient
+from processkube.testing.ports import free_port
 
 Right = tuple[str, str, str]
 """API group, resource (with its subresource), verb."""

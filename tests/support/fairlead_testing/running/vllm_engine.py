@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from fairlead_testing.running.ports import free_port
+from processkube.testing.ports import free_port
 
 START_SECONDS = 900.0
 """Half a minute on a quiet machine; many times that where every core is busy."""
