@@ -147,6 +147,7 @@ _REASONS = {
     "cold": "new session",
     "session-cold": "new session",
     "hot-migration": "hot instance",
+    "hotspot": "overloaded queue",
     "prefix-equal": "same prefix: least loaded",
     "prefix-affinity": "most of the prompt cached",
     "prefix-outweighed": "cached elsewhere, but too busy",

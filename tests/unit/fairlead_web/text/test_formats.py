@@ -36,6 +36,7 @@ NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
         (formats.span(4325), "1 h 12 min"),
         (formats.span(90000), "1 d 1 h"),
         (formats.words("hot-migration"), "hot instance"),
+        (formats.words("hotspot"), "overloaded queue"),
         (formats.words("no-room"), "no room"),
     ],
 )
