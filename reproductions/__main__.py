@@ -85,7 +85,8 @@ def main() -> None:
                 text = section.write(context)
             except SimulatorError as error:
                 parser.error(str(error))
-            update(options.docs / "benchmarks.md", SECTIONS, {section.name: text}, options.seeds)
+            trace = None if options.conversation is None else options.conversation.name
+            update(options.docs / "benchmarks.md", SECTIONS, {section.name: text}, options.seeds, trace)
             say(f"{section.name}: written to {options.docs / 'benchmarks.md'} after {time.monotonic() - started:.0f} s")
 
 

@@ -91,6 +91,8 @@ def test_each_section_says_how_to_run_it_again() -> None:
     text = render("", SECTIONS, {"second": "B"})
     assert "--jobs 2 second` (`reproductions/second.py`)." in text
     assert "--jobs 2 --seeds 1 second` (" in render("", SECTIONS, {"second": "B"}, seeds=1)
+    assert "--conversation mine.jsonl --jobs 2 second` (" in render("", SECTIONS, {"second": "B"}, trace="mine.jsonl")
+    assert "reproductions --jobs 2 second` (" in render("", SECTIONS, {"second": "B"}, trace=None)
 
 
 def test_an_unknown_section_is_one_line_of_error(
