@@ -99,6 +99,12 @@ def applied(running: Serving, **request: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
+def revisions(running: Serving) -> list[dict[str, Any]]:
+    """The pool's revisions, the latest first."""
+    found: list[dict[str, Any]] = running.ask(f"{POOL}/revisions", limit=50)["items"]
+    return found
+
+
 def test_it_says_where_to_go_and_what_it_found(served: Serving, engines: dict[str, RunningEngine]) -> None:
     said = served.said
     assert f"{served.url('router-0')}/v1" in said
@@ -223,13 +229,14 @@ def test_early_rejection_refuses_what_would_be_late(served: Serving) -> None:
     applied(served, kind="early-rejection", fields={"mode": "Disabled"})
     with constant_load(served) as statuses:
         until(lambda: statuses[-10:].count(200) == 10, "all are served again")
+    until(lambda: revisions(served)[0]["spec"].get("earlyRejection", {}).get("mode") == "Disabled", "the change is a revision")
 
 
 def test_ctrl_c_leaves_nothing_running_and_the_next_run_knows_everything(
     served: Serving, state: Path, engines: dict[str, RunningEngine]
 ) -> None:
     sessions = {one["session"] for one in served.ask("/v1/sessions", limit=100)["items"]}
-    revisions = [one["number"] for one in served.ask(f"{POOL}/revisions", limit=50)["items"]]
+    numbers = [one["number"] for one in revisions(served)]
     said = served.stop()
     assert "stopped; nothing is left running" in said
     assert "Traceback" not in said
@@ -237,7 +244,7 @@ def test_ctrl_c_leaves_nothing_running_and_the_next_run_knows_everything(
     with serving(state) as again:
         again.until_states(**dict.fromkeys(engines, "Serving"))
         assert {one["session"] for one in again.ask("/v1/sessions", limit=100)["items"]} >= sessions
-        assert [one["number"] for one in again.ask(f"{POOL}/revisions", limit=50)["items"]] == revisions
+        assert [one["number"] for one in revisions(again)] == numbers
         assert chat(again, "s0", 1).status_code == 200
 
 
