@@ -12,6 +12,8 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 
+from fairlead.errors import FairleadError
+
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 4.0
@@ -19,6 +21,16 @@ LOCK_SECONDS = 4.0
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
 _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Path("/app/migrations"), Path.cwd() / "migrations")
+
+
+class DatabaseTooOld(FairleadError):
+    """The database is at a migration from before the oldest one that this version has."""
+
+    def __init__(self, revision: str, oldest: str) -> None:
+        super().__init__(
+            f"the database is at migration {revision}, and this version can only upgrade one that is at {oldest} or later: start "
+            f"the version that added {oldest} on it once, or start with an empty database (for the sandbox, delete its state folder .fairlead)"
+        )
 
 
 def _config() -> Config:
@@ -45,6 +57,8 @@ def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECO
 
     A database that a newer version migrated is left as it is: during a rollout, or after going back, processes of this
     version start on it too, and migrations of the next release remove nothing that they use.
+
+    Raises DatabaseTooOld for a database from before the oldest migration here.
     """
     if _is_newer(url):
         return
@@ -58,13 +72,17 @@ def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECO
 
 
 def _is_newer(url: str) -> bool:
-    newer = _newer(url)
-    if newer is not None:
-        logger.warning("a newer version migrated the database, it is left as it is", extra={"database": newer, "known": heads()})
-    return newer is not None
+    unknown = _unknown(url)
+    if unknown is None:
+        return False
+    oldest = ScriptDirectory.from_config(_config()).get_base()
+    if oldest is not None and unknown < oldest:  # they begin with their numbers
+        raise DatabaseTooOld(unknown, oldest)
+    logger.warning("a newer version migrated the database, it is left as it is", extra={"database": unknown, "known": heads()})
+    return True
 
 
-def _newer(url: str) -> str | None:
+def _unknown(url: str) -> str | None:
     """The database's migration if this version does not know it."""
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
     with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1)) as connection:

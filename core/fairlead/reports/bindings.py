@@ -74,22 +74,11 @@ GAINING = frozenset(
 )
 """Triggers of sessions that could have stayed: they move for the least gain of their policy, or not at all."""
 
-TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType(
-    {BindingReason.ENGINE_STALLED: BindingReason.INSTANCE_LOST, BindingReason.OFF_RING: BindingReason.RING_CHANGE}
-    | dict.fromkeys((BindingReason.QUEUE_FULL, BindingReason.IDLE_INSTANCE, BindingReason.OUTSIDE_SUBSET), BindingReason.SLO)
-    | dict.fromkeys(
-        (
-            BindingReason.PREFIX_EQUAL,
-            BindingReason.PREFIX_AFFINITY,
-            BindingReason.PREFIX_OUTWEIGHED,
-            BindingReason.BEST_SCORE,
-            BindingReason.DRAWN,
-            BindingReason.FILTERED_OUT,
-        ),
-        BindingReason.SLO,
-    )
-)
-"""The reason sent to routers instead of one that those of the last release do not know; no router acts on it."""
+TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType({})
+"""The reason sent to routers instead of one that those of the last release do not know; no router acts on it.
+
+Empty as long as no reason was added since a release.
+"""
 
 
 def told_reason(stored: str) -> BindingReason:

@@ -57,10 +57,17 @@ def _names(columns: Any) -> str:
     return ", ".join(column.name for column in columns)
 
 
-def recorded() -> tuple[str, Shape]:
-    """The newest migration of the last release, and its database."""
+def recorded() -> tuple[str, Shape] | None:
+    """The newest migration of the last release, and its database; None before the first release."""
+    if not RECORD.exists():
+        return None
     found = msgspec.json.decode(RECORD.read_bytes())
     return found["revision"], found["tables"]
+
+
+def record() -> None:
+    """Write this release's record."""
+    RECORD.write_bytes(msgspec.json.format(msgspec.json.encode({"revision": heads(), "tables": shape(metadata)}), indent=1) + b"\n")
 
 
 def breaking(then: Shape, now: Shape, retired: "frozenset[tuple[str, str]]" = frozenset()) -> list[str]:
@@ -106,4 +113,4 @@ def _columns(table: str, old: dict[str, Any], new: dict[str, Any], retired: "fro
 
 
 if __name__ == "__main__":
-    RECORD.write_bytes(msgspec.json.format(msgspec.json.encode({"revision": heads(), "tables": shape(metadata)}), indent=1) + b"\n")
+    record()

@@ -34,10 +34,19 @@ def _bare(schema: Any) -> Any:
     return [_bare(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def recorded() -> dict[str, Schema]:
-    """The protocol of the last release: messages to the API, and from it."""
+def recorded() -> dict[str, Schema] | None:
+    """The protocol of the last release: messages to the API, and from it; None before the first release."""
+    if not RECORD.exists():
+        return None
     found: dict[str, Schema] = msgspec.json.decode(RECORD.read_bytes())
     return found
+
+
+def record() -> None:
+    """Write this release's record."""
+    RECORD.write_bytes(
+        msgspec.json.format(msgspec.json.encode({"to_api": schemas(TO_API), "from_api": schemas(FROM_API)}), indent=1) + b"\n"
+    )
 
 
 def unreadable(sent: Schema, read: Schema) -> list[str]:
@@ -78,6 +87,4 @@ def _fits(given: Any, wanted: Any) -> bool:
 
 
 if __name__ == "__main__":
-    RECORD.write_bytes(
-        msgspec.json.format(msgspec.json.encode({"to_api": schemas(TO_API), "from_api": schemas(FROM_API)}), indent=1) + b"\n"
-    )
+    record()
