@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from typing import Any, cast
+from typing import Any
 
 import kopf
 
@@ -10,7 +10,6 @@ from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead.tables import PoolKey
 from fairlead_operator.filtering import is_news, pool_essence
 from fairlead_operator.pool_worker import PoolWorker
-from fairlead_operator.reconciling.finalizing import FINALIZER, FORMER_FINALIZER, drop_former_finalizer, has_finalizer
 
 POOLS = (GROUP, VERSION, PLURAL)
 
@@ -51,17 +50,6 @@ async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: A
     if event["type"] == "DELETED":
         memo.workers.remove(_key(body), worker)
         await worker.report_deletion()
-
-
-@kopf.on.event(*POOLS, when=lambda body, **_: has_finalizer(body, FORMER_FINALIZER))
-async def upgraded(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
-    """Replace the former finalizer by the new one.
-
-    A pool that is being deleted cannot get a new finalizer: it is finalized under the former one.
-    """
-    if body.metadata.get("deletionTimestamp") and not has_finalizer(body, FINALIZER):
-        await worker_of(body, memo).finalize()
-    patch.fns.append(lambda pool: drop_former_finalizer(cast(dict[str, Any], pool)))
 
 
 def _key(body: kopf.Body) -> PoolKey:

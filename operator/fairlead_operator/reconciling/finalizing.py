@@ -22,12 +22,6 @@ logger = logging.getLogger(__name__)
 
 FINALIZER = "fairlead.dev/finalizer"
 
-FORMER_FINALIZER = "fairlead.dev/farewell"
-"""The finalizer's former name.
-
-On a living pool the new finalizer replaces it; a pool deleted with the former one is finalized as well.
-"""
-
 _ORPHAN = "orphan"
 """Kubernetes' finalizer of a deletion that keeps the children (`--cascade=orphan`)."""
 
@@ -35,11 +29,6 @@ _ORPHAN = "orphan"
 def has_finalizer(pool: Mapping[str, Any], finalizer: str) -> bool:
     """Whether the pool has this finalizer."""
     return finalizer in (pool["metadata"].get("finalizers") or [])
-
-
-def drop_former_finalizer(pool: dict[str, Any]) -> None:
-    """Take the former finalizer off a pool document. Changes the document, as kopf's patch functions do."""
-    pool["metadata"]["finalizers"] = [name for name in pool["metadata"].get("finalizers") or [] if name != FORMER_FINALIZER]
 
 
 def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState, ...]:

@@ -162,3 +162,30 @@ def test_an_evicted_instance_is_replaced_and_the_budget_refuses_the_next_until_t
     eventually(is_allowed, "the next may be evicted")
     assert evict(second)[0] == 201
     stage.settle("evicted", 3)
+
+
+def test_kopf_writes_nothing_on_a_pool_but_its_finalizer(stage: Stage) -> None:
+    stage.apply("plain", replicas=1)
+    stage.settle("plain", 1)
+    stage.operator.drain_patiently()
+    stage.edit("plain", {"replicas": 2})
+    stage.settle("plain", 2)
+    pool = stage.pool("plain")
+    assert pool is not None
+    assert pool["metadata"].get("annotations", {}) == {}
+    assert pool["metadata"]["finalizers"] == ["fairlead.dev/finalizer"]
+    assert "kopf" not in pool["status"]
+    stage.api.state.pretence.in_flight = dict.fromkeys(stage.names("plain"), 1)
+    stage.delete("plain")
+    seen: list[dict[str, str]] = []
+
+    def is_gone() -> bool:
+        pool = stage.pool("plain")
+        if pool is not None:
+            seen.append(pool["metadata"].get("annotations", {}))
+        stage.api.state.pretence.in_flight = {} if len(seen) > 20 else stage.api.state.pretence.in_flight
+        return pool is None
+
+    eventually(is_gone, "the pool goes")
+    assert len(seen) > 20
+    assert not any(seen), "no progress, no dummies"
