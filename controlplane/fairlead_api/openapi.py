@@ -3,16 +3,30 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from fairlead_api.app import create_api
 from fairlead_api.http.documenting import openapi
 from fairlead_api.settings import Settings
 
+_LINES = {"paths": 2, "components": 2}
+"""How far a member of the document is opened: an operation and a schema is a line each, as is every other member."""
+
 
 def document() -> str:
-    """The document as it is stored: keys in the order they were written, indented by two spaces."""
+    """The document as it is stored, where a small change is a small diff; keys are in the order they were written."""
     api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
-    return json.dumps(openapi(api), indent=2, ensure_ascii=False) + "\n"
+    members = (f" {json.dumps(name)}: {_opened(value, _LINES.get(name, 0), 1)}" for name, value in openapi(api).items())
+    return "{\n" + ",\n".join(members) + "\n}\n"
+
+
+def _opened(value: Any, levels: int, depth: int) -> str:
+    """The value as JSON, with a line for each member of its first `levels` levels."""
+    if levels == 0 or not isinstance(value, dict) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    indent = " " * (depth + 1)
+    members = (f"{indent}{json.dumps(name)}: {_opened(one, levels - 1, depth + 1)}" for name, one in value.items())
+    return "{\n" + ",\n".join(members) + "\n" + " " * depth + "}"
 
 
 def main() -> None:

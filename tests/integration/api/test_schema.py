@@ -1,6 +1,5 @@
 """The database's shape, and the API's document, are what the code says."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -22,12 +21,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from fairlead_api import tables
-from fairlead_api.app import create_api
-from fairlead_api.http.documenting import openapi
 from fairlead_api.infra import upgrading
 from fairlead_api.infra.online_changes import backfill
 from fairlead_api.infra.upgrading import check, downgrade, heads, upgrade
-from fairlead_testing.running.api import running_api, settings_for
+from fairlead_testing.running.api import running_api
 from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -231,17 +228,3 @@ def test_rows_are_filled_in_batches_over_all_partitions_and_an_interrupted_run_g
         engine.dispose()
         with psycopg.connect(plain(url)) as looking:
             assert looking.execute("SELECT count(*) FROM decisions WHERE policy = 'filled'").fetchone() == (900,)
-
-
-def test_the_stored_openapi_document_is_current() -> None:
-    document = openapi(create_api(settings_for("postgresql+psycopg://nobody@127.0.0.1:1/none")))
-    stored = json.loads((ROOT / "docs" / "openapi.json").read_text())
-    assert stored == document, "run: python -m fairlead_api.openapi docs/openapi.json"
-
-
-def test_every_reference_of_the_document_resolves() -> None:
-    document = json.loads((ROOT / "docs" / "openapi.json").read_text())
-    text = json.dumps(document)
-    names = set(document["components"]["schemas"])
-    wanted = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
-    assert wanted <= names
