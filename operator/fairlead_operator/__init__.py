@@ -1,6 +1,6 @@
 """The operator: turns InferencePools into running, drained and replaced instances.
 
-Start reading in `handlers/`, which kopf calls. A daemon per pool observes the cluster, asks `fairlead.reconciling` for
+Start reading in `handlers`, which kopf calls. A daemon per pool observes the cluster, asks `fairlead.reconciling` for
 the next actions, and applies them. All its state is in the cluster (annotations, status), so it may die between any two
 calls. It must not route requests or talk to Postgres. Its danger: it is the only part that deletes pods, so every
 deletion goes through draining.

@@ -5,11 +5,11 @@ import asyncio
 import click
 import kopf
 
-from fairlead_operator.handlers import children, instances, lifecycle, pools
+from fairlead_operator import handlers
 from fairlead_operator.settings import OperatorSettings, read_settings
 from fairlead_process.starting import begin, one_line_errors
 
-__all__ = ["children", "instances", "lifecycle", "main", "pools"]
+__all__ = ["handlers", "main"]
 
 
 @click.command()

@@ -31,16 +31,34 @@ from fairlead_operator.cluster import FIELD_MANAGER, ClusterError, ClusterUnavai
 from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
-from fairlead_operator.persistence import NothingHandled
+from fairlead_operator.polling import UntoldDeletions
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.pool_worker import PoolWorker, PoolWorkers, Turns
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
-from fairlead_operator.untold_deletions import UntoldDeletions
 from fairlead_process.kubernetes_api import open_session
 from fairlead_process.policies import installed_policies
+
+
+class NothingHandled(kopf.DiffBaseStorage):
+    """Stores no last-handled configuration on pools.
+
+    Kopf uses it to tell updates from creations. The operator handles neither, because every reconciliation reads the
+    whole pool. The annotation would hold each pool's spec a second time and cost a write per change of it.
+    """
+
+    def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
+        """Return an empty essence: nothing compares it, and kopf would copy every object at every event."""
+        return cast(kopf.BodyEssence, dict[str, Any]())
+
+    def fetch(self, *, body: kopf.Body) -> None:
+        """Return None: nothing was handled before."""
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Write nothing."""
+
 
 logger = logging.getLogger(__name__)
 

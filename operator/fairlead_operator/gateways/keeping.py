@@ -1,19 +1,48 @@
-"""Makes and removes the objects by which gateways find a pool, and tells what became of that."""
+"""Makes and removes the objects by which gateways find a pool, and reports what gateways say of it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fairlead.conditions.facts import ConditionType, GatewayFacts, GatewayProblem, GatewayProblemReason
+from fairlead.conditions.facts import ConditionType, GatewayFacts, GatewayJudgement, GatewayParent, GatewayProblem, GatewayProblemReason
 from fairlead.gateway_specs import GATEWAY_GROUP, GATEWAY_PLURAL
 from fairlead.pools import PoolSpec
 from fairlead_operator.applying.ownership import apply_owned, delete_others, delete_owned
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.gateways.manifests import MOST_TARGET_PORTS, SERVICE_LABEL, gateway_pool, own_service, picker_service, picker_slices
-from fairlead_operator.gateways.observing import gateway_parents
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.settings import PickerSettings
+
+_NOBODY = ("Status", "default")
+"""Kind and name of an entry that GAIE before 1.0 wrote while no gateway routed to the pool."""
+
+
+def gateway_parents(document: Mapping[str, Any]) -> tuple[GatewayParent, ...]:
+    """The gateways that route to the pool, in the order of their entries.
+
+    What a gateway said of an earlier generation is left out: it has not looked at this one yet.
+    """
+    metadata = document["metadata"]
+    found = []
+    for entry in (document.get("status") or {}).get("parents") or ():
+        parent = entry.get("parentRef") or {}
+        kind, name = parent.get("kind") or "Gateway", str(parent.get("name") or "")
+        if (kind, name) == _NOBODY:
+            continue
+        judgements = tuple(
+            GatewayJudgement(
+                type=str(one.get("type")),
+                status=str(one.get("status")),
+                reason=str(one.get("reason")),
+                message=str(one.get("message") or ""),
+            )
+            for one in entry.get("conditions") or ()
+            if int(one.get("observedGeneration") or metadata.get("generation") or 0) >= int(metadata.get("generation") or 0)
+        )
+        found.append(GatewayParent(name=f"{kind} {parent.get('namespace') or metadata['namespace']}/{name}", judgements=judgements))
+    return tuple(found)
+
 
 _NO_PICKER = (
     "The operator does not know where gateways reach the routers; install the chart with router.picker.enabled, or set "

@@ -8,8 +8,8 @@ from fairlead_operator.cluster import Cluster
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.events import PostEvent
 from fairlead_operator.gateways.watching import GatewayNews
+from fairlead_operator.polling import SleepingPools
 from fairlead_operator.settings import OperatorSettings
-from fairlead_operator.sleeping import SleepingPools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

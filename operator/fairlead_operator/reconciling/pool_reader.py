@@ -22,8 +22,7 @@ from fairlead_operator.observing.workloads import WorkloadReading, read_workload
 from fairlead_operator.pod_templates import SELECTED_HASH
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.revisions import Revisions
-from fairlead_operator.reconciling.role_objects import read_role_objects
-from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas, wanted_replicas
+from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas, read_role_objects, wanted_replicas
 from fairlead_operator.reconciling.rollouts import read_rollout, read_rollout_note
 from fairlead_operator.reconciling.specs import SpecInForce
 from fairlead_operator.reconciling.standing import NOTHING, is_lost, standing_numbers

@@ -23,12 +23,11 @@ from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.children import Children
 from fairlead_operator.reconciling.dependencies import Dependencies
-from fairlead_operator.reconciling.pool_round import PoolRound
+from fairlead_operator.reconciling.pool_round import PoolRound, round_events
 from fairlead_operator.reconciling.pool_state import ring_anchors, selecting_nothing, service_target, target_ports, troubles_of
 from fairlead_operator.reconciling.revisions import Revisions, revision_in_force
-from fairlead_operator.reconciling.role_objects import role_object_status
+from fairlead_operator.reconciling.roles import role_object_status
 from fairlead_operator.reconciling.rollouts import rollout_note
-from fairlead_operator.reconciling.round_events import round_events
 from fairlead_operator.reconciling.status import is_urgent, revisions_status, status_document
 from fairlead_operator.times import format_second
 

@@ -1,11 +1,13 @@
-"""What is wanted of each role of a pool, who asked for it, and what of it changed. Pure."""
+"""What is wanted of each role of a pool, who asked for it, and what of it changed; the roles' own objects. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from fairlead.instances import Role
+from fairlead.conditions.roles import count
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_roles import role_object_name
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.observed import (
     DesiredPool,
@@ -20,8 +22,10 @@ from fairlead.reconciling.observed import (
 from fairlead.role_specs import RoleSpec
 from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.targets import NONE_STANDING
+from fairlead_operator.applying.ownership import is_orphan, is_owned
 from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.pod_templates import SELECTED_HASH, spec_hash
+from fairlead_operator.pool_identity import PoolIdentity
 
 _NO_WORKLOADS: Mapping[Role, Workload | None] = MappingProxyType({})
 
@@ -175,3 +179,33 @@ def scale_steps(
         for item in wanted
         if (known := before.get(item.role.value)) is not None and known != item.replicas
     )
+
+
+def read_role_objects(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> dict[Role, RoleObject]:
+    """The objects of the pool's roles; those of another owner, or of another name than ours, are left out."""
+    found = {document["metadata"]["name"]: document for document in documents}
+    objects = {}
+    for role in (Role.PREFILL, Role.DECODE):
+        document = found.get(role_object_name(identity.name, role))
+        if document is None or not (is_owned(document["metadata"], identity.uid) or is_orphan(document["metadata"], identity)):
+            continue
+        manager = spec_manager(document["metadata"], "replicas")
+        objects[role] = RoleObject(document=document, replicas=int(document["spec"]["replicas"]), manager=manager)
+    return objects
+
+
+def role_object_status(
+    document: Mapping[str, Any], role: DesiredRole, declared: WantedReplicas, instances: tuple[ObservedInstance, ...], selector: str
+) -> dict[str, Any]:
+    """The status of a role's object.
+
+    Its message is about the number that is asked for; what a schedule makes of that is in the pool's status.
+    """
+    return {
+        "observedGeneration": int(document["metadata"].get("generation") or 0),
+        "replicas": sum(1 for instance in instances if instance.draining_since is None and not instance.terminating),
+        "serving": count(instances, InstanceState.SERVING),
+        "desired": role.replicas,
+        "message": declared.reason,
+        "selector": selector,
+    }

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+import msgspec
+
 from fairlead.capabilities import NOTHING_KNOWN, EngineCapability, joined
 from fairlead.conditions.facts import ScalingFacts
 from fairlead.instances import Role
@@ -16,14 +18,49 @@ from fairlead.pool_states import PoolObservations
 from fairlead.pools import PoolSpec
 from fairlead.scaling.bounds import DeclaredRole
 from fairlead.scaling.decisions import ScalingDecisionRecord, record
-from fairlead.scaling.memory import ScalingMemory
+from fairlead.scaling.memory import ScalingMemory, is_plausible
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead.scaling.targets import NONE_STANDING, Declared, RoleTarget, TargetReason, step
+from fairlead_operator.merge_patches import drop_nulls
 from fairlead_operator.reconciling.roles import WantedReplicas
-from fairlead_operator.reconciling.scaling_status import known_decisions, read_memory, scaling_status
 from fairlead_operator.reconciling.windows import Scheduled
+
+TOLD_SECONDS = 86_400.0
+"""A decision stays in the status for a day: long enough for the control API to receive it, and for people to see it."""
+
+
+def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
+    """What scaling remembers by a pool's status; nothing where that cannot be read, or cannot have been written."""
+    try:
+        memory = msgspec.convert((status.get("scaling") or {}).get("memory") or {}, ScalingMemory)
+    except msgspec.ValidationError:
+        return ScalingMemory()
+    return memory if is_plausible(memory) else ScalingMemory()
+
+
+def known_decisions(status: Mapping[str, Any], now: float) -> tuple[ScalingDecisionRecord, ...]:
+    """The decisions of the last day in a pool's status; what cannot be read is left out."""
+    found = []
+    for document in (status.get("scaling") or {}).get("decisions") or ():
+        try:
+            decision = msgspec.convert(document, ScalingDecisionRecord)
+        except msgspec.ValidationError:
+            continue
+        if now - decision.at < TOLD_SECONDS:
+            found.append(decision)
+    return tuple(found)
+
+
+def scaling_status(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRecord]) -> dict[str, Any]:
+    """`status.scaling`, without nulls: a merge patch cannot store them."""
+    document: dict[str, Any] = {}
+    if memory != ScalingMemory():
+        document["memory"] = drop_nulls(msgspec.to_builtins(memory))
+    if decisions:
+        document["decisions"] = drop_nulls(msgspec.to_builtins(decisions))
+    return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead_operator.applying.ownership import is_owned
 from fairlead_operator.manifests import REPLICAS_ANNOTATION, budget_name
 from fairlead_operator.pool_identity import PoolIdentity
-from fairlead_operator.reconciling.scaling_status import read_memory
+from fairlead_operator.reconciling.scaling import read_memory
 from fairlead_operator.times import parse_time
 
 NOTHING: Mapping[Role, int] = MappingProxyType({})

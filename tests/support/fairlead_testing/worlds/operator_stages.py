@@ -10,8 +10,8 @@ from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.tables import PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
 from fairlead_operator.cluster import Resource
-from fairlead_operator.filtering import child_essence, pod_essence, pool_essence
 from fairlead_operator.gateways.watching import GatewayNews
+from fairlead_operator.handlers import child_essence, pod_essence, pool_essence
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER

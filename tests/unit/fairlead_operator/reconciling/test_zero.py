@@ -6,7 +6,7 @@ from fairlead.pool_states import HeldPools
 from fairlead.scaling.signals import PoolDemand
 from fairlead.tables import Outlook, PoolKey
 from fairlead_client.outcomes import Cause, Later, Outcome, Taken
-from fairlead_operator.sleeping import SleepingPools
+from fairlead_operator.polling import SleepingPools
 from fairlead_testing.worlds.operator_stages import KEY, VirtualStage
 
 SCALING: dict[str, Any] = {"mode": "SLO", "zero": {"idleAfter": "10m"}}

@@ -6,8 +6,8 @@ import pytest
 
 from fairlead.tables import PoolKey
 from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
+from fairlead_operator.polling import UntoldDeletions
 from fairlead_operator.reconciling.finalizing import FINALIZER
-from fairlead_operator.untold_deletions import UntoldDeletions
 from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import KEY, SETTINGS, FakeControlPlane, VirtualStage
 

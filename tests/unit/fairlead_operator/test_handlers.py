@@ -4,7 +4,7 @@ from typing import Any
 
 import kopf
 
-from fairlead_operator.filtering import child_essence, is_news, pod_essence, pool_essence
+from fairlead_operator.handlers import child_essence, is_news, pod_essence, pool_essence
 
 
 def event(document: dict[str, Any], kind: str = "MODIFIED") -> kopf.RawEvent:

@@ -1,0 +1,148 @@
+"""The handlers that kopf calls, a few lines each.
+
+A daemon reconciles each pool, and the deletion handler finalizes it; kopf adds and removes the finalizer. Events of
+pods and of other children wake the pool's worker. The operator's own writes (status, annotations) are not news, or
+every step would cause the next: an object's essence is kept in kopf's memo of it, which disappears with the object.
+
+They hold no other logic, because it could only be tested with kopf.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import kopf
+
+from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, POOL_LABEL, WEIGHT_ANNOTATION
+from fairlead.pool_roles import PLURAL as ROLES
+from fairlead.pools import GROUP, PLURAL, VERSION
+from fairlead.tables import PoolKey
+from fairlead_operator.observing.pods import pod_health, trouble_of
+from fairlead_operator.pool_worker import PoolWorker
+from fairlead_operator.startup import start, stop
+
+POOLS = (GROUP, VERSION, PLURAL)
+
+
+@kopf.on.startup()
+async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, **_: Any) -> None:
+    """Wait for the Kubernetes API and for the Lease; until this returns kopf watches nothing."""
+    await start(memo, settings)
+
+
+@kopf.on.login()
+async def logged_in(memo: kopf.Memo, **_: Any) -> kopf.AiohttpSession:
+    """Give kopf a session with the operator's credentials and a bounded number of connections."""
+    session: kopf.AiohttpSession = await memo.login()
+    return session
+
+
+@kopf.on.cleanup()
+async def stopped(memo: kopf.Memo, **_: Any) -> None:
+    """Release the Lease and close the connections."""
+    await stop(memo)
+
+
+def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
+    """The worker of the pool whose memo this is, made at the first event of it."""
+    if "worker" not in memo:
+        memo.worker = memo.workers.add(_key(body))
+    worker: PoolWorker = memo.worker
+    return worker
+
+
+@kopf.daemon(*POOLS, cancellation_timeout=5.0)
+async def reconciled(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+    """Reconcile the pool's instances with its spec as long as the pool lives.
+
+    Kopf cancels this when the pool is deleted.
+    """
+    with contextlib.suppress(asyncio.CancelledError):
+        await worker_of(body, memo).run()
+
+
+@kopf.on.delete(*POOLS)
+async def finalized(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+    """Drain the deleted pool's instances and tell the control API; then kopf lets the pool go."""
+    await worker_of(body, memo).finalize()
+
+
+@kopf.on.event(*POOLS)
+async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+    """Wake the pool's worker.
+
+    A pool that went while the control API was away, or without its finalizer, is reported as soon as the API answers.
+    """
+    worker = worker_of(body, memo)
+    if is_news(memo, event, pool_essence):
+        worker.wake()
+    if event["type"] == "DELETED":
+        memo.workers.remove(_key(body), worker)
+        await worker.report_deletion()
+
+
+@kopf.on.event("", "v1", "pods", labels={POOL_LABEL: kopf.PRESENT})
+async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
+    """Wake the worker of a pool whose pod was added, modified or deleted."""
+    if is_news(memo, event, pod_essence):
+        for worker in memo.workers.of(PoolKey(namespace=namespace or "", name=labels[POOL_LABEL])):
+            worker.wake()
+
+
+@kopf.on.event("", "v1", "services", labels={POOL_LABEL: kopf.PRESENT})
+@kopf.on.event("policy", "v1", "poddisruptionbudgets", labels={POOL_LABEL: kopf.PRESENT})
+@kopf.on.event(GROUP, VERSION, ROLES, labels={POOL_LABEL: kopf.PRESENT})
+async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
+    """Let the pool's worker check the Service, budgets and roles after a change of one of them.
+
+    A scaled InferencePoolRole is such a change.
+    """
+    if is_news(memo, event, child_essence):
+        for worker in memo.workers.of(PoolKey(namespace=namespace or "", name=labels[POOL_LABEL])):
+            worker.children_changed()
+
+
+def _key(body: kopf.Body) -> PoolKey:
+    return PoolKey(namespace=body.metadata["namespace"], name=body.metadata["name"])
+
+
+Document = Mapping[str, Any]
+
+
+def is_news(memo: kopf.Memo, event: kopf.RawEvent, essence: Callable[[Document], Hashable]) -> bool:
+    """Whether the object is gone, or its `essence` differs from what was seen last."""
+    seen, memo.seen = memo.get("seen"), essence(event["object"])
+    return event["type"] == "DELETED" or memo.seen != seen
+
+
+def pool_essence(pool: Document) -> Hashable:
+    """The parts of a pool that matter: spec, deletion, finalizers, labels and annotations."""
+    metadata = pool["metadata"]
+    return (
+        metadata.get("generation"),
+        metadata.get("deletionTimestamp"),
+        tuple(metadata.get("finalizers") or ()),
+        tuple(sorted((metadata.get("labels") or {}).items())),
+        tuple(sorted((metadata.get("annotations") or {}).items())),
+    )
+
+
+def pod_essence(pod: Document) -> Hashable:
+    """The parts of a pod that matter: health, what keeps it from running, address, restarts, what people ask of
+    it, and deletion.
+    """
+    status = pod.get("status") or {}
+    restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
+    trouble = trouble_of(pod["metadata"]["name"], status)
+    annotations = pod["metadata"].get("annotations") or {}
+    asked = tuple(annotations.get(name) for name in (CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION))
+    deleted = bool(pod["metadata"].get("deletionTimestamp"))
+    return (pod_health(status), trouble and trouble.reason, status.get("podIP"), restarts, asked, deleted)
+
+
+def child_essence(child: Document) -> Hashable:
+    """The parts of a Service or PodDisruptionBudget that matter: spec, labels and owners, not status."""
+    metadata = child["metadata"]
+    return json.dumps([child.get("spec"), metadata.get("labels"), metadata.get("ownerReferences")], sort_keys=True)
