@@ -32,12 +32,12 @@ from fairlead_simulator.experiments.choices import (
     parse_rates,
     parse_speeds,
     parse_weights,
+    read_scaling,
 )
 from fairlead_simulator.experiments.feasibility import check_duration, check_failures, check_outputs, check_policies
 from fairlead_simulator.experiments.measuring import Targets
 from fairlead_simulator.experiments.result_tables import result_tables, scaling_lines
 from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
-from fairlead_simulator.experiments.scaling_files import read_scaling
 from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_timeline
 from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.simulation.kv_events import KvEventQuality

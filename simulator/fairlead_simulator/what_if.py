@@ -34,12 +34,11 @@ from fairlead_client.simulation_jobs import (
 from fairlead_simulator.engine_fit.engine_files import with_costs
 from fairlead_simulator.engine_model.costs import PrefillCost
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
-from fairlead_simulator.engine_model.presets import EnginePreset, preset
+from fairlead_simulator.engine_model.presets import EnginePreset, preset, usual_load, with_measured_steps
 from fairlead_simulator.errors import SimulatorError, WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, arrivals, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
-from fairlead_simulator.measured_decoding import usual_load, with_measured_steps
 from fairlead_simulator.simulation.autoscaling import ScalingByRole, SimulatedScaling
 from fairlead_simulator.simulation.jobs import Job
 from fairlead_simulator.simulation.pools import SimulatedPool

@@ -10,8 +10,7 @@ beyond sharing their fixed cost.
 
 from typing import Generic
 
-from fairlead_simulator.engine_model.memory import EngineMemory
-from fairlead_simulator.engine_model.observers import EngineObserver
+from fairlead_simulator.engine_model.memory import EngineMemory, EngineObserver
 from fairlead_simulator.engine_model.occupancy import Occupancy
 from fairlead_simulator.engine_model.requests import Phase, RequestT
 from fairlead_simulator.engine_model.scheduling import StepScheduler

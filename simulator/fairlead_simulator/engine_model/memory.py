@@ -1,4 +1,6 @@
-"""What an engine asks of its KV memory, however prompts are known to it: by a trace's block ids, or by their text."""
+"""What an engine asks of its KV memory, however prompts are known to it: by a trace's block ids, or by their text; and
+what it tells observers that want more of it than when requests begin and end, as its metrics do.
+"""
 
 from typing import Protocol, TypeVar
 
@@ -38,3 +40,32 @@ class EngineMemory(Protocol[MemoryRequestT]):
 
     def let_go(self, request: MemoryRequestT, stored_tokens: int) -> None:
         """It leaves, with this many tokens stored: blocks that others could use stay cached."""
+
+
+ObservedRequestT = TypeVar("ObservedRequestT", bound=EngineRequest, contravariant=True)
+
+
+class EngineObserver(Protocol[ObservedRequestT]):
+    """Told of everything at its time, in order. Times in seconds of the engine's clock."""
+
+    def admitted(self, request: ObservedRequestT, now: float) -> None:
+        """Scheduled for the first time; `hit_tokens` are known."""
+
+    def prefilled(self, request: ObservedRequestT, now: float) -> None:
+        """Its prompt was computed, or computed again after a preemption: it has one more token."""
+
+    def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
+        """Each of `sequences` requests has got a token in each of `steps` steps, which ended from `first_end` to
+        `last_end`."""
+
+    def stopped_decoding(self, request: ObservedRequestT) -> None:
+        """It left the decode batch: finished, preempted or aborted."""
+
+    def preempted(self, request: ObservedRequestT) -> None:
+        """It waits again, to be recomputed."""
+
+    def finished(self, request: ObservedRequestT, now: float) -> None:
+        """It has all its tokens."""
+
+    def aborted(self, request: ObservedRequestT) -> None:
+        """The engine has let go of a request that was given up."""

@@ -4,8 +4,7 @@ from collections import deque
 from typing import Generic
 
 from fairlead_simulator.engine_model.decode_batch import DecodeBatch
-from fairlead_simulator.engine_model.memory import EngineMemory
-from fairlead_simulator.engine_model.observers import EngineObserver
+from fairlead_simulator.engine_model.memory import EngineMemory, EngineObserver
 from fairlead_simulator.engine_model.requests import Phase, RequestT
 from fairlead_simulator.engine_model.settings import EngineSettings
 

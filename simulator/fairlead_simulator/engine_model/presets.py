@@ -6,12 +6,14 @@ are shown: data sheets were wrong by a factor of two to three where they could b
 "Fit the engine to yours").
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fairlead.errors import UnknownName
 from fairlead_simulator.engine_model.block_caches import Eviction
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost, TransferCost
 from fairlead_simulator.engine_model.settings import EngineSettings
+from fairlead_simulator.traces.rows import TraceRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +143,54 @@ def preset(name: str) -> EnginePreset:
     if found is None:
         raise UnknownName("preset", name, tuple(PRESETS))
     return found
+
+
+MOST_BUSY = 0.9
+"""Share of an engine's time that its prefills are taken to have at most. With more its steps are a guess."""
+FURTHEST = 20.0
+"""A model that would have to be so many times as slow or as fast is of another engine, and stays as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsualLoad:
+    """What arrives at one instance, on average."""
+
+    requests_per_second: float
+    output_tokens: float
+    """Mean of a request."""
+    context_tokens: float
+    """Mean of a sequence while it decodes."""
+    prefill_seconds: float
+    """Mean of a request, for the uncached part of its prompt."""
+
+
+def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:
+    """That of these requests at an instance that gets so many a second, with what an endless cache has of each."""
+    outputs = sum(row.output_length for row in rows)
+    contexts = sum(row.output_length * (row.input_length + row.output_length / 2) for row in rows)
+    prefills = sum(engine.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(rows, hits, strict=True))
+    return UsualLoad(
+        requests_per_second=requests_per_second,
+        output_tokens=outputs / len(rows),
+        context_tokens=contexts / outputs if outputs else 0.0,
+        prefill_seconds=prefills / len(rows),
+    )
+
+
+def with_measured_steps(engine: EnginePreset, step_seconds: float, load: UsualLoad, *, prefills: bool) -> EnginePreset | None:
+    """The engine with decode costs by which its steps take as long as a pool's were measured to; None where no model so
+    far off can be right. `prefills`: its instances compute prompts too.
+
+    Routers measure how long a token takes after the first, averaged over the batches it decoded in and the prefills
+    that delayed it. A model has a cost for a step, for each sequence in it and for each token of context. So its decode
+    costs are stretched until a step of the pool's usual batch takes what was measured, less what prefills held it up.
+    By Little's law the usual batch is what arrives in a second times what an answer takes.
+    """
+    busy = min(MOST_BUSY, load.requests_per_second * load.prefill_seconds) if prefills else 0.0
+    batch = min(float(engine.max_sequences), max(1.0, load.requests_per_second * load.output_tokens * step_seconds))
+    cost = engine.decode
+    modelled = cost.fixed + cost.per_sequence * batch + cost.per_context_token * batch * load.context_tokens
+    times = modelled / (step_seconds * (1 - busy))
+    if not 1 / FURTHEST <= times <= FURTHEST:
+        return None
+    return replace(engine, decode=cost.at_speed(times))

@@ -1,16 +1,23 @@
-"""Choices as a person writes them on the command line: policies with parameters, rates, early rejection modes."""
+"""Choices as a person writes them on the command line: policies with parameters, rates, early rejection modes, and the
+file that says how the pool scales.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import yaml
 
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT
+from fairlead.scaling.specs import RatioMode
+from fairlead.schemas.reading import read
 from fairlead_process.policies import installed_policies
 from fairlead_process.yaml_documents import complaint, read_yaml
+from fairlead_simulator.errors import ScalingInvalid
+from fairlead_simulator.simulation.autoscaling import SimulatedScaling
 
 HIGHEST_RATE = 1e6
 """Requests per second; at higher rates a whole trace comes at once."""
@@ -172,3 +179,26 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def read_scaling(path: Path, *, split: bool) -> SimulatedScaling:
+    """The rules in a file, for a pool that is `split` into prefill and decode instances or not.
+
+    Raises ScalingInvalid.
+    """
+    try:
+        document = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise ScalingInvalid(f"{path}: cannot be read: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise ScalingInvalid(f"{path}: is not JSON: {error}; write an object, as docs/simulator.md shows") from None
+    try:
+        rules = read(SimulatedScaling, document, str(path))
+    except InvalidInput as error:
+        raise ScalingInvalid(str(error)) from None
+    if rules.ratio.mode is not RatioMode.FIXED and not split:
+        raise ScalingInvalid(
+            f"{path}.ratio.mode: {rules.ratio.mode.value!r} needs prefill and decode instances; "
+            "give --prefill-instances and --decode-instances"
+        )
+    return rules

@@ -1,7 +1,13 @@
-"""What a replay shows: a table for people, JSON for programs."""
+"""What a replay shows: a table for people, JSON for programs; and the files that JSON goes to."""
 
+import os
+import stat
 from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+import click
 
 from fairlead_simulator.replay.outcomes import Percentiles, RequestOutcome, Summary
 from fairlead_simulator.traces.sessions import Sessions
@@ -52,3 +58,31 @@ def _row(values: Percentiles, digits: int, p99: bool = True) -> str:
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
+
+
+class ResultFile:
+    """A file of results.
+
+    Opened before the first request, so that an unwritable file is reported before the work; emptied by the first
+    result, so that a run that never begins destroys no older one. Raises ClickException.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = path.open("ab")
+        except OSError as error:
+            raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None
+        self._is_old = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)  # what is no file, as a pipe, holds nothing
+
+    def __enter__(self) -> "ResultFile":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._file.close()
+
+    def write(self, content: bytes) -> None:
+        """Append to the results of this run."""
+        if self._is_old:
+            self._file.truncate(0)
+            self._is_old = False
+        self._file.write(content)

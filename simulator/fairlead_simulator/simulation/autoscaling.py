@@ -1,15 +1,20 @@
-"""The operator's part of scaling in virtual time: the same `fairlead.scaling`, asked every few seconds."""
+"""The operator's part of scaling in virtual time: the same `fairlead.scaling`, asked every few seconds, and the
+operator's own choice of the instance that goes first.
+"""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fairlead.capabilities import best, declared
+from fairlead.draining import by_cost
 from fairlead.instances import Role
+from fairlead.pool_states import InstanceObservation, PoolObservations
 from fairlead.reports.loads import HeldDemand
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.scaling.bounds import DeclaredRole
 from fairlead.scaling.memory import ScalingMemory
 from fairlead.scaling.recommendations import Recommendation
@@ -137,3 +142,30 @@ class Autoscaler:
         startup = self._rules.startup_seconds
         events += [ScaleTo(at=now, instances=self._sizes[role], role=role, startup_seconds=startup, victims="cheapest") for role in changed]
         return tuple(events)
+
+
+def cheapest_first(scheduler: PoolScheduler, sessions: Collection[str], names: Sequence[str]) -> list[str]:
+    """`names` by what their drains would cost, given the sessions the router may know."""
+    contexts: dict[str, list[int]] = {}
+    for session in sessions:
+        binding = scheduler.binding(session)
+        if binding is not None and binding.instance is not None:
+            contexts.setdefault(binding.instance, []).append(binding.context_tokens)
+    observed = PoolObservations(
+        table_version=scheduler.table.version,
+        table_acknowledged=True,
+        live_routers=1,
+        ttft_attainment=None,
+        requests_per_second=0.0,
+        instances=tuple(
+            InstanceObservation(
+                id=one.instance,
+                in_flight=one.in_flight,
+                bound_sessions=len(contexts.get(one.instance, ())),
+                cache_tokens=sum(contexts.get(one.instance, ())),
+                acknowledged=True,
+            )
+            for one in scheduler.in_flight()
+        ),
+    )
+    return [name for _, name in by_cost(names, observed, scheduler.prefill_speed)]

@@ -14,11 +14,10 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_simulator.engine_model.steps import StepResult
-from fairlead_simulator.simulation.autoscaling import Autoscaler, SimulatedScaling
+from fairlead_simulator.simulation.autoscaling import Autoscaler, SimulatedScaling, cheapest_first
 from fairlead_simulator.simulation.event_delivery import EventDelivery
 from fairlead_simulator.simulation.events import EventQueue
-from fairlead_simulator.simulation.fleet import Fleet
-from fairlead_simulator.simulation.instances import SimulatedInstance
+from fairlead_simulator.simulation.fleet import Fleet, SimulatedInstance, Transfers
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.kv_events import PromptKeys
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
@@ -28,8 +27,6 @@ from fairlead_simulator.simulation.routers import Routers
 from fairlead_simulator.simulation.run_results import RunRecorder, RunResult
 from fairlead_simulator.simulation.timeline import TimelineEvent
 from fairlead_simulator.simulation.training import Training
-from fairlead_simulator.simulation.transfers import Transfers
-from fairlead_simulator.simulation.victims import cheapest_first
 
 _SAMPLE_SECONDS = 1.0
 

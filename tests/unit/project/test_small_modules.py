@@ -11,6 +11,7 @@ COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui"
 HELD = {
     "fairlead_operator": (),
     "fairlead_router": (),
+    "fairlead_simulator": (),
     "fairlead_web": ("pages",),
 }
 """Packages that are held to the rule, with their folders that are not: of plug-ins, as pages, policies, and what advice

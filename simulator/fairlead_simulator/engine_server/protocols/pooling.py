@@ -1,20 +1,47 @@
-"""`/v1/embeddings`, `/pooling` and `/classify`: prompts are computed like any other, and nothing is generated."""
+"""`/v1/embeddings`, `/pooling` and `/classify`: prompts are computed like any other, and nothing is generated.
+
+Embeddings are hashed bags of words, so that texts with words in common lie near each other and equal texts are equal.
+"""
 
 import base64
 import struct
 from collections.abc import Callable, Sequence
-from math import exp
+from math import exp, sqrt
 from typing import Any
+
+import xxhash
 
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
 from fairlead_simulator.engine_server.protocols.completions import prompts_of
 from fairlead_simulator.engine_server.protocols.prompts import chat_prompt
-from fairlead_simulator.engine_server.protocols.vectors import DIMENSIONS, embedding
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing
 from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.work import Run, Work
+
+DIMENSIONS = 256
+
+
+def embedding(prompt: bytes) -> list[float]:
+    """A unit vector: each word adds or takes one in the dimension its hash names (feature hashing, Weinberger et al.
+
+    2009).
+    """
+    vector = [0.0] * DIMENSIONS
+    for word in prompt.lower().split() or (prompt,):
+        number = xxhash.xxh3_64_intdigest(word)
+        vector[number % DIMENSIONS] += 1.0 if number & (1 << 63) else -1.0
+    length = sqrt(sum(value * value for value in vector))
+    if length == 0.0:  # words that cancel out
+        vector[0] = length = 1.0
+    return [value / length for value in vector]
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    """Cosine of two unit vectors."""
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
 
 _ENCODINGS: tuple[str, ...] = ("float", "base64")
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fairlead_simulator.engine_server.exchange import Exchange
-from fairlead_simulator.engine_server.protocols import about, chat, completions, messages, pooling, scoring, tokenizing
+from fairlead_simulator.engine_server.protocols import about, chat, completions, messages, pooling, scoring
 from fairlead_simulator.engine_server.protocols.audio import Audio
 from fairlead_simulator.engine_server.protocols.responses import Responses
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
@@ -50,8 +50,8 @@ class RouteTable:
             ("GET", _itself("/metrics", about.serve_metrics)),
             ("GET", Route(path="/kv_event_sources", serve=about.serve_kv_event_sources, computes=False)),
             ("GET", Route(path="/v1/models", serve=about.serve_models, computes=False)),
-            ("POST", Route(path="/tokenize", serve=tokenizing.serve_tokenize, computes=False)),
-            ("POST", Route(path="/detokenize", serve=tokenizing.serve_detokenize, computes=False)),
+            ("POST", Route(path="/tokenize", serve=about.serve_tokenize, computes=False)),
+            ("POST", Route(path="/detokenize", serve=about.serve_detokenize, computes=False)),
             ("POST", Route(path="/v1/chat/completions", serve=chat.serve_chat)),
             ("POST", Route(path="/v1/chat/completions/batch", serve=chat.serve_chat_batch)),
             ("POST", Route(path="/v1/completions", serve=completions.serve_completion)),

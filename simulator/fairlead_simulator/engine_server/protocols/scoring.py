@@ -11,8 +11,7 @@ from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
 from fairlead_simulator.engine_server.protocols.completions import prompts_of
-from fairlead_simulator.engine_server.protocols.pooling import pool, pooled_usage
-from fairlead_simulator.engine_server.protocols.vectors import cosine, embedding
+from fairlead_simulator.engine_server.protocols.pooling import cosine, embedding, pool, pooled_usage
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing, unsuitable
 from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.work import Work

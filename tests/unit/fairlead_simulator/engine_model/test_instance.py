@@ -9,7 +9,7 @@ from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
 from fairlead_simulator.engine_model.instance import Instance
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.engine_model.text_memory import TextMemory, TextRequest
-from fairlead_simulator.simulation.instances import SimulatedInstance
+from fairlead_simulator.simulation.fleet import SimulatedInstance
 from fairlead_simulator.simulation.jobs import Job, Phase
 
 SMALL = replace(

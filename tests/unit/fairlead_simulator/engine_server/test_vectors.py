@@ -3,7 +3,7 @@ from math import isclose
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_simulator.engine_server.protocols.vectors import DIMENSIONS, cosine, embedding
+from fairlead_simulator.engine_server.protocols.pooling import DIMENSIONS, cosine, embedding
 
 
 @given(st.binary(min_size=1, max_size=80))

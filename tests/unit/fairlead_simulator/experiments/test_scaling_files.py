@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead_simulator.errors import ScalingInvalid
-from fairlead_simulator.experiments.scaling_files import read_scaling
+from fairlead_simulator.experiments.choices import read_scaling
 
 
 def written(folder: Path, text: str) -> Path:

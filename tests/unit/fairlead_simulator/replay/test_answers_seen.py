@@ -1,4 +1,4 @@
-from fairlead_simulator.replay.answers_seen import StreamedAnswer
+from fairlead_simulator.replay.sending import StreamedAnswer
 
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
 WORD = b'data: {"choices":[{"delta":{"content":"tok "}}]}\n\n'

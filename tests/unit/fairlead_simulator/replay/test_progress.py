@@ -1,5 +1,5 @@
+from fairlead_simulator.replay.command import state_line
 from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome, Tally
-from fairlead_simulator.replay.progress import state_line
 
 
 def test_the_state_is_told_in_one_line() -> None:

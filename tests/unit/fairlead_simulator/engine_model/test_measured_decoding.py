@@ -11,9 +11,8 @@ from fairlead_client.resources.engine_fits import EngineCosts
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
 from fairlead_client.simulation_jobs import JobLine, JobRun, SimulatedTarget, SimulationJob
 from fairlead_simulator import what_if
-from fairlead_simulator.engine_model.presets import PRESETS
+from fairlead_simulator.engine_model.presets import FURTHEST, PRESETS, UsualLoad, with_measured_steps
 from fairlead_simulator.experiments.cells import simulate_cell
-from fairlead_simulator.measured_decoding import FURTHEST, UsualLoad, with_measured_steps
 from fairlead_testing.builders.served_records import COSTS
 
 TARGET = SimulatedTarget(
