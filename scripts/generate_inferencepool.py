@@ -13,9 +13,8 @@ from typing import Any
 import yaml
 from generated_page import DOCS, settle, table
 
-from fairlead.crds import custom_resource_definition
+from fairlead.crds import custom_resource_definition, role_definition
 from fairlead.durations import DURATION_PATTERN
-from fairlead.role_crds import role_definition
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 INTRODUCTION = """

@@ -1,12 +1,19 @@
-"""Instance states and roles, and the legal transitions between states.
+"""Instance states, with the legal transitions between them, and roles; names of instances.
 
     Pending → Starting → Warming → Serving ⇄ Cordoned → Draining → Gone,  and Lost from any state but Gone.
 
 A drained instance that changes its role goes from Draining to Warming. An instance has ring anchors exactly in Warming
 and Serving, and only then may it get new work.
+
+Its name is a pure function of the pool, the role and a number, so two operators that see the same pods make the same
+names. Each instance has an ordinal, one more than any seen before in its pool. The five characters of its name are a
+permutation of the ordinals (an affine map modulo 27^5, shifted by a hash of pool and role), so no two instances of a
+pool share a name until 14 million have been made.
 """
 
 from enum import StrEnum
+
+from xxhash import xxh3_64_intdigest
 
 
 class InstanceState(StrEnum):
@@ -36,31 +43,6 @@ ACCEPTING = frozenset({InstanceState.WARMING, InstanceState.SERVING})
 REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 """States in which requests already dispatched to the instance are expected to finish."""
 
-TRANSITIONS: dict[InstanceState, frozenset[InstanceState]] = {
-    InstanceState.PENDING: frozenset(
-        {
-            InstanceState.STARTING,
-            InstanceState.WARMING,
-            InstanceState.CORDONED,
-            InstanceState.DRAINING,
-            InstanceState.LOST,
-            InstanceState.GONE,
-        }
-    ),
-    InstanceState.STARTING: frozenset(
-        {InstanceState.WARMING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST, InstanceState.GONE}
-    ),
-    InstanceState.WARMING: frozenset({InstanceState.SERVING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST}),
-    InstanceState.SERVING: frozenset({InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.LOST}),
-    InstanceState.CORDONED: frozenset({InstanceState.SERVING, InstanceState.DRAINING, InstanceState.LOST}),
-    InstanceState.DRAINING: frozenset({InstanceState.WARMING, InstanceState.GONE, InstanceState.LOST}),
-    InstanceState.LOST: frozenset(
-        {InstanceState.STARTING, InstanceState.WARMING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.GONE}
-    ),
-    InstanceState.GONE: frozenset(),
-}
-
-
 MAX_REPLICAS = 4096
 """Most instances of a role, and of every number of instances that a pool's spec declares."""
 
@@ -77,6 +59,19 @@ def weight_of(written: str | None) -> float:
     return weight if LEAST_WEIGHT <= weight <= MOST_WEIGHT else 1.0
 
 
-def is_legal(before: InstanceState, after: InstanceState) -> bool:
-    """Whether an instance may go from `before` to `after` in one step (staying is legal)."""
-    return before == after or after in TRANSITIONS[before]
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels, as in the names that Kubernetes generates, so that no words appear."""
+_LENGTH = 5
+_NAMES: int = len(_LETTERS) ** _LENGTH
+_STRIDE = 8_869_087
+"""About 0.618 of all names, so that neighbours look different; not a multiple of 3, so that every name is reached."""
+
+
+def instance_name(pool: str, pool_uid: str, role: Role, ordinal: int) -> str:
+    """The name of the pool's instance with this ordinal: `<pool>-<role letter><5 characters>`."""
+    number = (xxh3_64_intdigest(f"{pool_uid}/{role.value}".encode()) + ordinal * _STRIDE) % _NAMES
+    letters = []
+    for _ in range(_LENGTH):
+        number, place = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[place])
+    return f"{pool}-{role.value[0]}{''.join(letters)}"

@@ -5,10 +5,9 @@ from typing import Any
 
 from fairlead import pool_roles
 from fairlead.instance_marks import POOL_LABEL
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, VERSION, PoolSpec
-from fairlead.reconciling.naming import instance_name
 from fairlead.revisions import revision_name
 from fairlead_operator.pod_marks import (
     CREATED_ANNOTATION,

@@ -74,7 +74,6 @@ class PoolSource:
         self._memory: Memory | None = files.read_memory()
         self._exchange: StateExchange | None = None
         self._answer: PoolObservations | None = None
-        self._api_problem: str | None = None
         self._events: list[PoolEvent] = []
         self._told: tuple[object, float] = (None, float("-inf"))
         self._retry_at = float("-inf")
@@ -216,7 +215,7 @@ class PoolSource:
             self._files, self._file, self._marks, memory, shares, content_digest=digest(self._content), problem=self._problem
         )
         answer = await self._exchange.exchange(state)
-        self._answer, self._api_problem = answer.trusted, answer.problem
+        self._answer = answer.trusted
         if answer.trusted is None:
             self._retry_at = now + answer.retry_in
             return

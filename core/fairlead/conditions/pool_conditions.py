@@ -1,16 +1,28 @@
-"""All conditions of a pool, and how they become the list in its status."""
+"""All conditions of a pool, and how they become the list in its status; among them those of paused migrations, of
+gateways and of scaling, the last with the words of Kubernetes' HorizontalPodAutoscaler.
+
+Gateways say in the status of the GAIE InferencePool, each in an entry of its own, whether they take the pool as a
+backend (`Accepted`), and whether they find the endpoint picker (`ResolvedRefs`).
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, ring_synced, slo_met
-from fairlead.conditions.degradation import degraded
-from fairlead.conditions.facts import ActionFailure, Condition, ConditionType, PoolFacts
-from fairlead.conditions.gateways import gateway_ready
-from fairlead.conditions.migrations import migrations_paused
-from fairlead.conditions.readiness import instances_ready, progressing, ready
-from fairlead.conditions.scaling import scaling_active, scaling_limited
+from fairlead.conditions.answers import NOT_ANSWERED_YET, control_plane_reachable, not_answered_yet, ring_synced, slo_met
+from fairlead.conditions.facts import (
+    ActionFailure,
+    Condition,
+    ConditionType,
+    GatewayFacts,
+    GatewayJudgement,
+    GatewayParent,
+    PoolFacts,
+    ScalingFacts,
+)
+from fairlead.conditions.readiness import degraded, instances_ready, progressing, ready
+from fairlead.instances import Role
+from fairlead.scaling.targets import RoleTarget, TargetReason
 
 
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
@@ -66,3 +78,100 @@ def only_degraded(
     if any((one.get("type"), one.get("reason"), one.get("message")) == (kind, fresh.reason, fresh.message) for one in before):
         return None
     return (*(one for one in before if one.get("type") != kind), *merge_conditions(before, (fresh,), generation, now))
+
+
+def migrations_paused(facts: PoolFacts) -> Condition:
+    """True while `spec.routing.migrations` is Paused."""
+    kind = ConditionType.MIGRATIONS_PAUSED
+    if facts.migrations_paused is None:
+        return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
+    if not facts.migrations_paused:
+        return Condition(type=kind, status="False", reason="NotPaused", message="Sessions move by the policy's rules")
+    message = "Sessions stay where they are, however hot that is, unless it drains or is lost"
+    return Condition(type=kind, status="True", reason="PausedInSpec", message=message)
+
+
+_ACCEPTED = "Accepted"
+_RESOLVED = "ResolvedRefs"
+
+
+def gateway_ready(facts: GatewayFacts) -> Condition:
+    """True when every gateway that routes to the pool takes it and finds its picker."""
+    kind = ConditionType.GATEWAY_READY
+    if facts.problem is not None:
+        return Condition(type=kind, status="False", reason=facts.problem.reason, message=facts.problem.message)
+    if not facts.parents:
+        message = "No gateway routes to the pool yet: name it as a backend of an HTTPRoute (group inference.networking.k8s.io, kind InferencePool)"
+        return Condition(type=kind, status="Unknown", reason="NoGateway", message=message)
+    refused = _found(facts, _ACCEPTED, "False")
+    if refused:
+        return Condition(type=kind, status="False", reason="NotAccepted", message=_told(refused))
+    unresolved = _found(facts, _RESOLVED, "False")
+    if unresolved:
+        return Condition(type=kind, status="False", reason="RefsNotResolved", message=_told(unresolved))
+    silent = [parent.name for parent in facts.parents if _judgement(parent, _ACCEPTED) is None]
+    if silent:
+        message = f"{', '.join(silent)}: no word yet on whether the pool is accepted"
+        return Condition(type=kind, status="Unknown", reason="NotJudgedYet", message=message)
+    names = ", ".join(parent.name for parent in facts.parents)
+    return Condition(type=kind, status="True", reason="Accepted", message=f"Accepted by {names}")
+
+
+def _judgement(parent: GatewayParent, kind: str) -> GatewayJudgement | None:
+    """What a gateway says; None while it says nothing, or that it does not know."""
+    return next((one for one in parent.judgements if one.type == kind and one.status in {"True", "False"}), None)
+
+
+def _found(facts: GatewayFacts, kind: str, status: str) -> list[tuple[str, GatewayJudgement]]:
+    told = ((parent.name, _judgement(parent, kind)) for parent in facts.parents)
+    return [(name, one) for name, one in told if one is not None and one.status == status]
+
+
+def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
+    """The gateways' own reasons and messages."""
+    return "; ".join(f"{name}: {one.reason}{f' ({one.message})' if one.message else ''}" for name, one in found)
+
+
+def scaling_active(facts: PoolFacts) -> Condition:
+    """Whether the numbers follow what is measured."""
+    kind = ConditionType.SCALING_ACTIVE
+    scaling = facts.scaling
+    if scaling is None:
+        return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
+    if scaling.is_fixed:
+        return Condition(type=kind, status="False", reason="ScalingDisabled", message="scaling.mode and ratio.mode are Fixed")
+    silent = [target.role.value for target in scaling.targets if target.role not in scaling.measured]
+    if not silent:
+        return Condition(type=kind, status="True", reason="ValidSignalsFound", message="Every role is measured")
+    if facts.observations is not None and facts.observations.figures_behind_seconds:
+        message = "The control API's roll-ups lag, so nothing is known of the last minutes; the numbers of instances stay as they are"
+        return Condition(type=kind, status="False", reason="FiguresBehind", message=message)
+    if scaling.answered or facts.api_problem is not None:
+        message = f"Nothing fresh is measured of {' and '.join(silent)}; the numbers of instances stay as they are"
+        return Condition(type=kind, status="False", reason="NoSignals", message=message)
+    return not_answered_yet(kind)
+
+
+def scaling_limited(facts: PoolFacts) -> Condition:
+    """Whether bounds keep a role from the number that is wanted of it."""
+    kind = ConditionType.SCALING_LIMITED
+    scaling = facts.scaling
+    if scaling is None:
+        return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
+    limited = _limited(scaling)
+    if not limited:
+        return Condition(
+            type=kind, status="False", reason="DesiredWithinRange", message="No bound keeps a role from its recommended number"
+        )
+    reason = "TooManyReplicas" if any(target.wanted > target.bounds.upper for target in limited) else "TooFewReplicas"
+    return Condition(type=kind, status="True", reason=reason, message="; ".join(_words(target) for target in limited))
+
+
+def _limited(scaling: ScalingFacts) -> list[RoleTarget]:
+    return [target for target in scaling.targets if target.reason in {TargetReason.ROLE_BOUNDS, TargetReason.SCHEDULE}]
+
+
+def _words(target: RoleTarget) -> str:
+    noun = "instances" if target.role is Role.BOTH else f"{target.role} instances"
+    by = f"schedule {target.schedule}" if target.schedule is not None else "the role"
+    return f"{target.wanted} {noun} are recommended, and {by} allows {target.bounds.lower} to {target.bounds.upper}"

@@ -12,8 +12,7 @@ from typing import Final
 
 from fairlead.kv_events.block_keys import stored_keys
 from fairlead.kv_events.events import BlockHash, BlockRemoved, BlockStored, EventKind, KvEvent
-from fairlead.kv_events.holders import Holders
-from fairlead.kv_events.sources import EXPECTED, Cache, Holding, Source, key_of
+from fairlead.kv_events.sources import EXPECTED, Cache, Holders, Holding, Source, key_of
 from fairlead.slot_masks import slots_of
 
 MOST_BLOCKS_PER_HOLDING = 4_000_000

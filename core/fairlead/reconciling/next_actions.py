@@ -1,4 +1,4 @@
-"""`next_actions`: the next actions for a pool.
+"""`next_actions`: the next actions for a pool. Each role is brought to its number of instances.
 
 When a role scales up while instances drain, new instances are created and the drains go on: a draining instance
 has lost its sessions and its place in the rings, so reviving it would save nothing of value, and a state that is
@@ -12,18 +12,18 @@ from dataclasses import replace
 from fairlead.draining import acknowledged, is_drained
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import PoolObservations
-from fairlead.reconciling.actions import Action, DeletionReason
+from fairlead.reconciling.actions import Action, CreationReason, DeletionReason, DrainReason
 from fairlead.reconciling.adopted import keep_adopted, release_lost, stays
 from fairlead.reconciling.adopted_scaling import scale_adopted
 from fairlead.reconciling.backoff import failures_of_replacement, replaced_at
 from fairlead.reconciling.flips import flips
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, ReplicaLimits
-from fairlead.reconciling.replicas import delete_outdated_unborn, scale
 from fairlead.reconciling.requested_drains import drain_requested
-from fairlead.reconciling.round_plan import RoundPlan, timer_of
-from fairlead.reconciling.stalled import drain_stalled
+from fairlead.reconciling.rollouts import creatable, outdated, replace_outdated, surge_now, templates
+from fairlead.reconciling.round_plan import UNBORN, RoundPlan, timer_of
 from fairlead.reconciling.states import next_state
 from fairlead.reconciling.warming import weights
+from fairlead.reports.engines import EngineTrouble
 
 _DEFAULT_LIMITS = ReplicaLimits()
 _CLOCK_TOLERANCE_SECONDS = 1.0
@@ -121,3 +121,101 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
     if known is not None:
         return known
     return replace(desired.roles[0], role=role, replicas=0, min_replicas=0, adopts=False)
+
+
+def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
+    """Replace a pod with an old template at once if it never served: a corrected image must not wait for the wrong
+    one.
+    """
+    if desired.rollout.halt is not None:
+        return
+    for instance in plan.live(desired.role):
+        if instance.id not in plan.actions and instance.state in UNBORN and instance.spec_hash != desired.spec_hash:
+            plan.delete(instance, DeletionReason.OUTDATED)
+
+
+def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0, succeeding: int = 0) -> None:
+    """Create what a role lacks, give up what it has too many of, and replace what is outdated.
+
+    `arriving` = drained instances on their way into the role. `moving` = instances of the surplus, or places of the
+    deficit, that are left for role flips. `succeeding` = instances that come before those whose place they take.
+    """
+    live = plan.live(desired.role)
+    count = len(live) + arriving
+    target = desired.replicas + surge_now(plan, desired, live, succeeding) + succeeding
+    if count < target:
+        missing = min(target - count - moving, creatable(plan, desired, live) + succeeding - arriving)
+        _create(plan, desired, count, missing, succeeding)
+    elif count > target:
+        _give_up(plan, desired, live, count - target - moving)
+    elif outdated(desired, live):
+        replace_outdated(plan, desired, live)
+
+
+def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, succeeding: int) -> None:
+    """Create `missing` instances beside the `count` that there are, each for its reason."""
+    hashes = templates(plan, desired, missing)
+    if not plan.observed and plan.last_ordinal == 0:
+        plan.create(desired.role, hashes, CreationReason.POOL_CREATED)
+        return
+    wanted = max(0, min(missing, desired.replicas - count))
+    replacing = min(wanted, len(plan.leaving(desired.role)))
+    plan.create(desired.role, hashes[:replacing], CreationReason.REPLACING)
+    plan.create(desired.role, hashes[replacing:wanted], CreationReason.ADDED)
+    successors = wanted + max(0, succeeding - max(0, count - desired.replicas))
+    plan.create(desired.role, hashes[wanted:successors], CreationReason.REPLACING)
+    plan.create(desired.role, hashes[successors:], CreationReason.ROLLOUT)
+
+
+def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], surplus: int) -> None:
+    """Remove instances that do not serve first, then the cordoned, then the cheapest that serve, outdated before
+    current.
+
+    At least the wanted number goes on serving.
+    """
+    free = [instance for instance in live if instance.id not in plan.actions]
+    lost = [instance for instance in free if instance.state is InstanceState.LOST]
+    unborn = [instance for instance in free if instance.state in UNBORN]
+    for instance in sorted(lost, key=lambda item: item.id) + sorted(unborn, key=lambda item: (item.state, item.id)):
+        if surplus <= 0:
+            return
+        surplus -= 1
+        if instance.state in UNBORN:
+            plan.delete(instance, DeletionReason.NEVER_SERVED)
+        elif instance.health is PodHealth.FAILED:
+            plan.delete(instance, DeletionReason.POD_FAILED)
+        else:
+            plan.drain(instance.id, DrainReason.SCALED_DOWN, 0.0)
+    reachable = [instance for instance in free if instance.state not in UNBORN and instance.state is not InstanceState.LOST]
+    spare = len(reachable) - desired.replicas
+    for cost, victim in plan.victims(desired, reachable)[: max(0, min(surplus, spare))]:
+        plan.drain(victim, DrainReason.SCALED_DOWN, cost)
+
+
+SHARE = 4
+"""One in this many instances of a role may be away when a stalled one is drained."""
+_DRAINED = frozenset({InstanceState.WARMING, InstanceState.SERVING, InstanceState.CORDONED})
+
+
+def drain_stalled(plan: RoundPlan, desired: DesiredRole) -> None:
+    """Begin the drains of stalled instances that may begin.
+
+    Their engines make no progress, which routers see and no probe does: their HTTP servers answer. A stalled instance
+    is drained, which takes no time as it has lost its requests already, and a new one is made. At most a quarter of a
+    role, but at least one instance, is away at a time for any reason: a fault that stalls every engine, such as a lost
+    store of KV caches, is not cured by removing them all, and a false alarm must not remove them either.
+    """
+    seconds = desired.replace_stalled_after_seconds
+    if plan.observations is None or seconds <= 0:
+        return
+    found = plan.observations.troubled_engines
+    stalled = {one.instance for one in found if one.trouble == EngineTrouble.ENGINE_STALLED and one.seconds >= seconds}
+    live = plan.live(desired.role)
+    serving = sum(one.state is InstanceState.SERVING for one in live)
+    able = [one for one in live if one.id in stalled and one.id not in plan.actions and one.state in _DRAINED and not one.adopted]
+    for cost, victim in plan.victims(desired, able):
+        left = serving - sum(one.id == victim and one.state is InstanceState.SERVING for one in able)
+        if desired.replicas - left > max(1, desired.replicas // SHARE):
+            return
+        serving = left
+        plan.drain(victim, DrainReason.STALLED, cost)

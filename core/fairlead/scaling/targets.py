@@ -15,12 +15,11 @@ from fairlead.scaling.bounds import BoundsInForce, DeclaredRole, RoleBounds, bou
 from fairlead.scaling.memory import RatioMemory, RoleMemory, ScalingMemory, rebuilt, rewound, with_step
 from fairlead.scaling.overload import DECODE_LIMIT, Demand
 from fairlead.scaling.ratio import RoleShare, compare, moved
-from fairlead.scaling.recommendations import Controller, Recommendation, Verdict
+from fairlead.scaling.recommendations import Controller, Hold, Recommendation, Verdict
 from fairlead.scaling.signals import PoolDemand, PoolSignals, RoleSignals
 from fairlead.scaling.sizing import Capacity, decode_work, need, prefill_work, running_decode_work, whole_instances
-from fairlead.scaling.slo_replicas import sized
 from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
-from fairlead.scaling.stabilization import steps_kept_seconds
+from fairlead.scaling.stabilization import is_due, next_replicas, remembered, steps_kept_seconds
 from fairlead.scaling.zero import is_at_zero, may_be_zero, stepped, was_at_zero
 from fairlead.tables import SloFacts
 
@@ -284,3 +283,69 @@ def _target(role: DeclaredRole, found: RoleMemory, ratio: RatioMemory, this: _Ro
         bounds=bounds,
         schedule=schedule,
     )
+
+
+def sized(
+    role: RoleMemory,
+    bounds: BoundsInForce,
+    signals: RoleSignals | None,
+    spec: ScalingSpec,
+    slo: SloFacts,
+    capacity: Capacity,
+    now: float,
+    *,
+    refuses_late: bool = False,
+) -> tuple[RoleMemory, Recommendation | None]:
+    """The role after this round, and what was recommended if it is another number than the present one.
+
+    Between two comparisons, and where nothing is measured, the memory is returned as it is. In mode Advise the role
+    keeps its number.
+    """
+    if signals is None or not is_due(role.compared_at, now, spec.period_seconds):
+        return role, None
+    needed = need(signals, slo, capacity, spec, refuses_late=refuses_late)
+    if needed.instances is None:
+        return role, None
+    recommended, missed = _recommended(role.replicas, needed.instances, signals, slo, spec)
+    role = remembered(role, role.replicas if missed else recommended, spec, now)
+    if recommended == role.replicas:
+        return replace(role, told=""), None
+    replicas = role.replicas
+    hold: Hold | None = Hold.SLO_MISSED if missed else Hold.AT_BOUND
+    if not missed and bounds.clamp(recommended) != role.replicas:
+        allowed, hold = next_replicas(role, recommended, spec, now)
+        replicas = bounds.clamp(allowed)
+        hold = hold if replicas == allowed else Hold.AT_BOUND
+    recommendation = Recommendation(
+        controller=Controller.SCALING,
+        role=role.role,
+        current=role.replicas,
+        recommended=recommended,
+        replicas=replicas,
+        verdict=_verdict(spec.mode, role.replicas, replicas),
+        cause=needed.cause,
+        hold=hold,
+        bounds=bounds,
+        need=needed,
+        signals=(signals,),
+    )
+    is_news = recommendation.line != role.told
+    role = replace(role, told=recommendation.line)
+    if spec.mode is ScalingMode.SLO:
+        role = with_step(role, replicas, now, steps_kept_seconds(spec))
+    return role, recommendation if is_news else None
+
+
+def _recommended(current: int, needed: float, signals: RoleSignals, slo: SloFacts, spec: ScalingSpec) -> tuple[int, bool]:
+    """The number recommended, and whether it is fewer instances while requests miss the SLO."""
+    if abs(needed - current) <= spec.tolerance * current:
+        return current, False
+    recommended = max(1, whole_instances(needed))
+    attained = min((share for share in (signals.ttft_attainment, signals.tpot_attainment) if share is not None), default=1.0)
+    return recommended, recommended < current and attained * 100 < slo.percentile
+
+
+def _verdict(mode: ScalingMode, before: int, after: int) -> Verdict:
+    if mode is ScalingMode.ADVISE:
+        return Verdict.ADVISED
+    return Verdict.HELD if before == after else Verdict.APPLIED

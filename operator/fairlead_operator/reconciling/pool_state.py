@@ -8,13 +8,13 @@ from typing import Any
 
 from fairlead.conditions.facts import PoolFacts, Trouble
 from fairlead.instances import ACCEPTING, InstanceState, Role
-from fairlead.outlooks import outlook
 from fairlead.pool_states import PoolState, SchedulesInForce
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.backoff import replaced_at
 from fairlead.reconciling.observed import ReplicaLimits
 from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.scaling.decisions import ScalingDecisionRecord
+from fairlead.table_content import outlook
 from fairlead.tables import InstanceEntry, Outlook, PriorityClass
 from fairlead_operator.observing.field_managers import who_changed
 from fairlead_operator.observing.pods import Pod

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import InvalidInput
-from fairlead.instances import Role
+from fairlead.instances import Role, instance_name
 from fairlead.pools import GROUP, VERSION
-from fairlead.reconciling.naming import instance_name
 from fairlead.tables import PoolKey
 from fairlead_api.access.cluster_rights import ClusterUser, KubernetesReviews
 from fairlead_api.infra.errors import NotFound

@@ -10,7 +10,7 @@ from fairlead.conditions.facts import (
     GatewayProblem,
     GatewayProblemReason,
 )
-from fairlead.conditions.gateways import gateway_ready
+from fairlead.conditions.pool_conditions import gateway_ready
 
 
 def said(kind: str, status: str, reason: str, message: str = "") -> GatewayJudgement:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.reconciling.actions import CreateInstance
-from fairlead.reconciling.naming import instance_name
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import ObservedInstance
 from fairlead_testing.worlds.pool_worlds import answer, instance, wanted_pool

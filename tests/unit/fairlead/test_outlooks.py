@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fairlead.instances import InstanceState, Role
-from fairlead.outlooks import outlook
 from fairlead.pools import parse_spec
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
+from fairlead.table_content import outlook
 from fairlead.tables import Outlook
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()

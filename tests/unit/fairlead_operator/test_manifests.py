@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.pools import parse_spec
 from fairlead.reconciling.actions import CreationReason
-from fairlead.reconciling.naming import instance_name
 from fairlead_operator.manifests import disruption_budget, pod, service
 from fairlead_operator.observing.pods import read_pod
 from fairlead_operator.pod_patches import state_annotations

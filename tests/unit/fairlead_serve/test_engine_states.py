@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from fairlead.instances import InstanceState, is_legal
+from fairlead.instances import InstanceState
 from fairlead.pool_states import InstanceObservation, PoolObservations
 from fairlead.reconciling.observed import Warming
 from fairlead_serve.engine_states import Health, ServedEngine, WantedEngine, next_round
+from fairlead_testing.builders.instance_states import is_legal
 
 WELL = Health(ready=True)
 SLOW = Health(ready=False, reason="NoAnswer", words="it does not answer within 5 s")

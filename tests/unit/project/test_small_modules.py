@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "serve", "sandbox")
 HELD = {
+    "fairlead": ("advice", "routing"),
     "fairlead_operator": (),
     "fairlead_router": (),
     "fairlead_simulator": (),

@@ -8,7 +8,7 @@ every action.
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from fairlead.instances import ACCEPTING, InstanceState, Role, is_legal
+from fairlead.instances import ACCEPTING, InstanceState, Role
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.actions import (
     Action,
@@ -26,6 +26,7 @@ from fairlead.reconciling.actions import (
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth
 from fairlead.reconciling.rollouts import room
+from fairlead_testing.builders.instance_states import is_legal
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen
 
 S = InstanceState

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from fairlead.predictors import learners
 from fairlead.predictors.coresets import Selection, coreset, gradient_features
 from fairlead.predictors.fitting import FitSettings
-from fairlead.predictors.learners import Learner, LearnerSettings
-from fairlead.predictors.memories import TwoPools
+from fairlead.predictors.learners import Learner, LearnerSettings, TwoPools
 from fairlead.predictors.models import Evaluation, Model, Scales, evaluate
 from fairlead.predictors.networks import Network
 from fairlead.predictors.samples import Floats, Samples
