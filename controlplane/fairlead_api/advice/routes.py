@@ -15,8 +15,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.advice.asking import Advising, TrendStep, trend_steps
 from fairlead_api.advice.sizing import Sizing
-from fairlead_api.advice.store.situations import PostgresSituations
-from fairlead_api.advice.store.trends import PostgresTrends
+from fairlead_api.advice.store.situations import PostgresSituations, PostgresTrends
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.infra.sharing import Recent

@@ -19,9 +19,8 @@ from fairlead_api.infra import audit_log
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.lists import between, narrowed
 from fairlead_api.infra.object_marks import FIELD_MANAGER
-from fairlead_api.infra.paging import Test, page
+from fairlead_api.infra.paging import Test, between, narrowed, page
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.tables import audit_log as log

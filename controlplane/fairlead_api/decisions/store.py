@@ -23,9 +23,8 @@ from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound, NotSampled
-from fairlead_api.infra.lists import Lists, between, narrowed
 from fairlead_api.infra.notices import KeptSessionsChanged
-from fairlead_api.infra.paging import Test
+from fairlead_api.infra.paging import Lists, Test, between, narrowed
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Sight, Span

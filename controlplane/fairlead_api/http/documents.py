@@ -1,19 +1,22 @@
 """Single answers that have a table in them: as JSON, as a JSON file, and the table alone as CSV.
 
-Each is registered with one call, as lists are (`listing`).
+Each is registered with one call, as lists are (`listing`). A file says which fields a row has, and how CSV writes them.
 """
 
+import csv
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 
+from fairlead.errors import InvalidInput
 from fairlead_api.http.answers import BoundedStream, answer
 from fairlead_api.http.bodies import described_answer
-from fairlead_api.http.files import Fields, attachment, cell, line, named
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 
@@ -73,3 +76,52 @@ async def _lines(names: list[str], rows: Iterable[Any]) -> AsyncIterator[bytes]:
     left = iter(rows)
     while some := list(islice(left, ROWS_AT_ONCE)):
         yield b"".join(line([cell(getattr(one, name)) for name in names]) for one in some)
+
+
+Fields = Annotated[str | None, Query(max_length=2000, description="Names of fields, with commas; without it all are told.")]
+
+
+def named(item: type[Any], fields: str | None) -> list[str] | None:
+    """The fields asked for, in their order, each once; None for all. Raises InvalidInput for an unknown one."""
+    if fields is None:
+        return None
+    known = [field.name for field in dataclasses.fields(item)]
+    names = list(dict.fromkeys(name.strip() for name in fields.split(",") if name.strip()))
+    for name in names:
+        if name not in known:
+            raise InvalidInput("fields", name, f"write names among {', '.join(known)}")
+    if not names:
+        raise InvalidInput("fields", fields, f"write names among {', '.join(known)}, or leave it out")
+    return names
+
+
+def only(row: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The row with these fields alone."""
+    return {name: getattr(row, name) for name in names}
+
+
+def attachment(name: str, kind: str) -> dict[str, str]:
+    """Headers of a file to keep."""
+    return {"content-disposition": f'attachment; filename="{name}.{kind}"'}
+
+
+def line(cells: list[str]) -> bytes:
+    """A record of CSV."""
+    text = io.StringIO()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode()
+
+
+def cell(value: Any) -> str:
+    """Text of a value; a value that a spreadsheet would take for a formula gets an apostrophe."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{value}" if value[:1] in {"=", "+", "-", "@", "\t", "\r"} else value
+    if isinstance(value, int | float):
+        return str(value)
+    return msgspec.json.encode(value).decode()

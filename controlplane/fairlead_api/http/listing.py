@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_api.http.answers import BoundedStream, answer
 from fairlead_api.http.bodies import described_answer
-from fairlead_api.http.files import Fields, attachment, cell, line, named, only
+from fairlead_api.http.documents import Fields, attachment, cell, line, named, only
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Span
 from fairlead_client.resources.pages import Page

@@ -19,8 +19,7 @@ from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
-from fairlead_api.infra.lists import BUCKETS, Chosen, Lists, between, equals, narrowed
-from fairlead_api.infra.paging import SEARCHED, RowsWithin
+from fairlead_api.infra.paging import BUCKETS, SEARCHED, Chosen, Lists, RowsWithin, between, equals, narrowed
 from fairlead_api.infra.records import Record, Writing, read
 from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.moves.tables import RARE

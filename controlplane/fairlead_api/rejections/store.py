@@ -26,8 +26,7 @@ from fairlead.advice.remedy_words import beyond_remedies, beyond_words, is_beyon
 from fairlead.reports.rejections import FOR_DECODE, FOR_PREFILL, RejectionReason
 from fairlead.scaling.remedies import Simulated
 from fairlead_api.infra.database import Database
-from fairlead_api.infra.lists import BUCKETS
-from fairlead_api.infra.paging import RowsWithin
+from fairlead_api.infra.paging import BUCKETS, RowsWithin
 from fairlead_api.infra.spans import Sight
 from fairlead_api.loads.heatmaps import Kept
 from fairlead_api.simulations.store.sizings import newest_found

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.instances import Role
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_api.infra.database import Database
-from fairlead_api.infra.lists import Lists, between, narrowed
+from fairlead_api.infra.paging import Lists, between, narrowed
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.scaling.signals import LAG_SECONDS, WINDOW_SECONDS, PoolMeasures

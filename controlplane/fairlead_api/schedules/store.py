@@ -21,9 +21,8 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.lists import Lists, between, narrowed
 from fairlead_api.infra.object_marks import owner_of
-from fairlead_api.infra.paging import decode_cursor, encode_cursor
+from fairlead_api.infra.paging import Lists, between, decode_cursor, encode_cursor, narrowed
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span

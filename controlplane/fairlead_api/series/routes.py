@@ -15,8 +15,7 @@ from fairlead_api.http.documents import Ask, document
 from fairlead_api.infra.sharing import Recent
 from fairlead_api.series.grids import LONGEST
 from fairlead_api.series.reading import SeriesReading, SeriesValue, Subject, asked_range, series_values
-from fairlead_api.series.store.figures import PostgresFigures
-from fairlead_api.series.store.series import PostgresSeries
+from fairlead_api.series.store.series import PostgresFigures, PostgresSeries
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.series import Annotation, Annotations, Series

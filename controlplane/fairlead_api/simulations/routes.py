@@ -23,10 +23,9 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_time
 from fairlead_api.plans.plans import Plans
 from fairlead_api.plans.store.evidence import PostgresEvidence
-from fairlead_api.simulations.asking import check_fit
+from fairlead_api.simulations.asking import Simulations, check_fit
 from fairlead_api.simulations.expectations import Expectations
 from fairlead_api.simulations.processes import Simulating
-from fairlead_api.simulations.simulations import Simulations
 from fairlead_api.simulations.store.engine_fits import PostgresEngineFits
 from fairlead_api.simulations.store.simulations import PostgresSimulations
 from fairlead_api.simulations.store.sizings import PostgresSizings

@@ -16,7 +16,7 @@ from fairlead_api.infra import audit_log
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.lists import Lists, between, narrowed
+from fairlead_api.infra.paging import Lists, between, narrowed
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span

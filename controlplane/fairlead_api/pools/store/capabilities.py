@@ -1,4 +1,6 @@
-"""What a pool's engines can do, as the database knows it."""
+"""What a pool's engines can do, as the database knows it; which routers are live, by the database's clock, and which
+tables they have acknowledged.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import select, text
+from sqlalchemy import BigInteger, Text, and_, bindparam, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from xxhash import xxh3_128_hexdigest
 
@@ -16,7 +18,7 @@ from fairlead.table_content import MirroredFacts
 from fairlead.tables import EngineFigures, RoutingTable
 from fairlead_api import tables
 from fairlead_api.pools.capabilities import Remembered, capability_of, measured, memory_of, observed_of, remembering, still_known
-from fairlead_api.pools.store.live_routers import IS_LIVE
+from fairlead_api.pools.mirroring import LIVE_SECONDS
 from fairlead_client.resources.engine_fits import EngineFit
 from fairlead_client.resources.instances import LearntOfEngines
 
@@ -104,3 +106,24 @@ def engine_kind(spec: Mapping[str, Any] | None) -> str:
 
 def _remembered(row: Any) -> Remembered | None:
     return None if row.measured is None else msgspec.convert(row.measured, Remembered)
+
+
+_ROUTERS = tables.routers.c
+
+IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(f"interval '{LIVE_SECONDS} seconds'"))
+"""Reported in the last LIVE_SECONDS, and did not say goodbye since."""
+
+COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
+
+CAN_BE_ASKED = select(_ROUTERS.id, _ROUTERS.asked_at).where(IS_LIVE, _ROUTERS.asked_at.is_not(None)).order_by(_ROUTERS.id)
+"""The address at which other routers can ask each of them."""
+
+SHARES_OF_LIVE = select(_ROUTERS.id, func.extract("epoch", func.now() - _ROUTERS.last_seen_at), _ROUTERS.shares).where(
+    IS_LIVE, _ROUTERS.shares != text("'{}'::jsonb")
+)
+"""What each of them shares with others, by pool, and how many seconds ago it did."""
+
+NEWEST_ACKNOWLEDGED = select(
+    func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))
+).where(IS_LIVE)
+"""The newest version of a pool's table that a live router uses; `pool` is the pool's number as text."""

@@ -1,15 +1,19 @@
-"""The mirror of pools: takes state and events from the operator and returns observations."""
+"""The mirror of pools: takes state and events from the operator and returns observations.
+
+Instances are stored with a transition for every change of state, inside the transaction of the pool's state.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.pool_states import PoolEvent, PoolObservations, PoolState
+from fairlead.instances import InstanceState
+from fairlead.pool_states import InstanceReport, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts
@@ -24,11 +28,10 @@ from fairlead_api.infra.records import Writing
 from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_api.pools.mirroring import Shares, is_outdated
 from fairlead_api.pools.store.capabilities import measured_to_remember
-from fairlead_api.pools.store.instances import note_instances
 from fairlead_api.pools.store.observations import read_held_pools, read_observations
-from fairlead_api.pools.store.pool_summaries import declared_by, desired_of
 from fairlead_api.pools.store.revisions import note_revision, note_slo
 from fairlead_api.pools.store.routing_tables import note_table
+from fairlead_api.pools.store.summaries import declared_by, desired_of
 from fairlead_api.scaling.store import Measuring
 from fairlead_api.schedules.store import close_runs, note_runs
 from fairlead_api.sessions.store.rows import unbind
@@ -256,3 +259,66 @@ async def _save_pool(
         values = {"spec_in_force": None, **values, "created_at": now}
     changed = {name: value for name, value in values.items() if value != row._mapping[name]}
     await connection.execute(update(pools).where(pools.c.id == row.id).values(changed))
+
+
+async def note_instances(
+    connection: AsyncConnection,
+    pool_id: int,
+    reports: Sequence[InstanceReport],
+    now: datetime,
+    why: str = "no longer reported by the operator",
+) -> list[str]:
+    """Stores instances as reported, with a transition for every change of state; those not reported become Gone.
+
+    Returns the ids of those that became Gone.
+    """
+    instances = tables.instances
+    rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
+    stored = {row.id: row for row in rows}
+    transitions: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
+    for report in reports:
+        before = stored.pop(report.id, None)
+        gone = report.state is InstanceState.GONE
+        values = {
+            "pool_id": pool_id,
+            "id": report.id,
+            "pod_uid": report.pod_uid,
+            "address": report.address,
+            "role": report.role.value,
+            "state": report.state.value,
+            "reason": report.reason,
+            "node": report.node,
+            "weight": report.weight,
+            "restarts": report.restarts,
+            "created_at": moment(report.created_at),
+        }
+        moved = before is None or before.state != report.state.value
+        if gone and before is None:
+            continue
+        if moved:
+            was = before.state if before else None
+            transitions.append(
+                {"pool_id": pool_id, "instance": report.id, "at": now, "before": was, "after": report.state.value, "reason": report.reason}
+            )
+        if moved or any(getattr(before, name) != value for name, value in values.items()):
+            since = now if moved or before is None else before.state_since
+            changed.append({**values, "state_since": since, "gone_at": now if gone else None})
+    gone_now = InstanceState.GONE.value
+    transitions.extend(
+        {"pool_id": pool_id, "instance": missing.id, "at": now, "before": missing.state, "after": gone_now, "reason": why}
+        for missing in stored.values()
+    )
+    if stored:
+        await connection.execute(
+            update(instances)
+            .where(instances.c.pool_id == pool_id, instances.c.id.in_(list(stored)))
+            .values(state=InstanceState.GONE.value, reason=why, state_since=now, gone_at=now, anchors=0, key_share=0)
+        )
+    if changed:
+        row = upsert(instances)
+        replaced = {name: row.excluded[name] for name in changed[0] if name not in {"pool_id", "id"}}
+        await connection.execute(row.on_conflict_do_update(index_elements=["pool_id", "id"], set_=replaced), changed)
+    if transitions:
+        await connection.execute(insert(tables.instance_transitions), transitions)
+    return [transition["instance"] for transition in transitions if transition["after"] == gone_now]

@@ -25,16 +25,17 @@ from fairlead_api.infra.spans import Span
 from fairlead_api.pools.capabilities import measured
 from fairlead_api.pools.mirroring import table_acknowledged
 from fairlead_api.pools.store.capabilities import engine_of, learnt_figures, read_capability
-from fairlead_api.pools.store.instance_summaries import (
+from fairlead_api.pools.store.last_minutes import LastMinutes
+from fairlead_api.pools.store.observations import live_routers
+from fairlead_api.pools.store.summaries import (
+    desired_of,
     engine_conditions,
     instance_counts,
     instance_summaries,
     known_caches,
+    pool_summaries,
     rank_loads,
 )
-from fairlead_api.pools.store.last_minutes import LastMinutes
-from fairlead_api.pools.store.observations import live_routers
-from fairlead_api.pools.store.pool_summaries import desired_of, pool_summaries
 from fairlead_api.sessions.store.lists import sessions_held
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.pages import Page

@@ -16,7 +16,7 @@ from fairlead.table_content import MirroredFacts, changed_entries, table_of
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api import tables
 from fairlead_api.pools.mirroring import Shares, fingerprint
-from fairlead_api.pools.store.live_routers import NEWEST_ACKNOWLEDGED
+from fairlead_api.pools.store.capabilities import NEWEST_ACKNOWLEDGED
 
 _ROUTING = tables.routing_tables.c
 _LAST_IF_OTHER = select(

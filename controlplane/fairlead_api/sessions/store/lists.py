@@ -12,8 +12,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.infra import paging
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.lists import Lists, narrowed, readable
-from fairlead_api.infra.paging import RowsWithin
+from fairlead_api.infra.paging import Lists, RowsWithin, narrowed, readable
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.tables import bindings, session_names, sessions

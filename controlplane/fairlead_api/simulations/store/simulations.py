@@ -30,11 +30,10 @@ from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.plans.stored_plans import LIFE
 from fairlead_api.pools.store.capabilities import read_capability, stored_fit
-from fairlead_api.simulations.asking import Inputs, PoolAtPresent
+from fairlead_api.simulations.asking import Inputs, PoolAtPresent, most_requests
 from fairlead_api.simulations.expectations import MOST, TOO_LATE, Kept
 from fairlead_api.simulations.expected_figures import Recorded, Trialled
 from fairlead_api.simulations.running import Claimed, Traffic
-from fairlead_api.simulations.simulations import most_requests
 from fairlead_api.simulations.sizing import Asked, simulated
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.simulations import (

@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from fairlead_api import openapi
-from fairlead_api.http import refusals
 from fairlead_api.http.bodies import check_json
-from fairlead_api.http.documenting import EXAMPLES
+from fairlead_api.http.documenting import EXAMPLES, REFUSALS
 from fairlead_client.resources import access, engine_fits, gateway_keys, plans, sessions, simulations
 from fairlead_client.resources.problems import Problem
 
@@ -35,7 +34,7 @@ def test_every_body_of_people_has_an_example() -> None:
             )
 
 
-@pytest.mark.parametrize("status", refusals.REFUSALS)
+@pytest.mark.parametrize("status", REFUSALS)
 def test_an_example_of_a_refusal_is_a_problem_of_its_status(status: str) -> None:
     example = DOCUMENT["components"]["responses"][status]["content"]["application/problem+json"]["example"]
     problem = msgspec.convert(example, Problem)

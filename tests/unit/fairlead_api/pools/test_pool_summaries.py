@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.pools.store.pool_summaries import declared_by
+from fairlead_api.pools.store.summaries import declared_by
 
 
 @pytest.mark.parametrize(
