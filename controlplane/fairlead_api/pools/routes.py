@@ -28,10 +28,10 @@ from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import check_time
 from fairlead_api.pools.mirroring import PoolMirroring
 from fairlead_api.pools.rings import RingQuestion, ring_of
-from fairlead_api.pools.store.last_minutes import LastMinutes
 from fairlead_api.pools.store.mirror import PostgresPools
 from fairlead_api.pools.store.predictors import PostgresPredictors
 from fairlead_api.pools.store.reads import PostgresPoolHistory, PostgresPoolReads, PostgresRings
+from fairlead_api.pools.store.summaries import LastMinutes
 from fairlead_client import internal_paths
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary

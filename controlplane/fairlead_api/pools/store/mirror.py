@@ -29,9 +29,8 @@ from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_api.pools.mirroring import Shares, is_outdated
 from fairlead_api.pools.store.capabilities import measured_to_remember
 from fairlead_api.pools.store.observations import read_held_pools, read_observations
-from fairlead_api.pools.store.revisions import note_revision, note_slo
-from fairlead_api.pools.store.routing_tables import note_table
 from fairlead_api.pools.store.summaries import declared_by, desired_of
+from fairlead_api.pools.store.versions import note_revision, note_slo, note_table
 from fairlead_api.scaling.store import Measuring
 from fairlead_api.schedules.store import close_runs, note_runs
 from fairlead_api.sessions.store.rows import unbind

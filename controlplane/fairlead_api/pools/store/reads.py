@@ -25,9 +25,9 @@ from fairlead_api.infra.spans import Span
 from fairlead_api.pools.capabilities import measured
 from fairlead_api.pools.mirroring import table_acknowledged
 from fairlead_api.pools.store.capabilities import engine_of, learnt_figures, read_capability
-from fairlead_api.pools.store.last_minutes import LastMinutes
 from fairlead_api.pools.store.observations import live_routers
 from fairlead_api.pools.store.summaries import (
+    LastMinutes,
     desired_of,
     engine_conditions,
     instance_counts,
