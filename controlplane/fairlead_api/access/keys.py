@@ -5,16 +5,14 @@ routers check.
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import CLASS_NAME, PoolKey
 from fairlead_api.access.access import Access
 from fairlead_api.access.credentials import ID_DIGITS, AccessStore
 from fairlead_api.infra.callers import Caller, digest
-from fairlead_api.infra.errors import Conflict
 from fairlead_client.resources.access import PEOPLE, RISING, AccessRole, TokenItem, TokenRequest
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyUsage
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
 from fairlead_client.resources.pages import Page
 
 
@@ -80,74 +78,30 @@ STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelt
 """Seconds of a step of usage, with the longest range that uses this step."""
 
 
-class GatewayKeyStore(Protocol):
-    """Keys in the database. Every write appends its audit entry and notifies the routers, in the same transaction."""
-
-    async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]: ...
-
-    async def usage(self, key_id: str, start: datetime, end: datetime, step_seconds: int) -> GatewayKeyUsage:
-        """What the key was used for in minutes from `start` to before `end`. Raises NotFound."""
-
-    async def add(self, key: GatewayKey, secret_digest: bytes, caller: Caller, now: datetime, most: int) -> bool:
-        """Stores a key; False if there are `most` already that are not revoked."""
-
-    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey | None:
-        """Changes a key; None if it is revoked. Raises NotFound."""
-
-    async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
-        """Revokes a key; one that is revoked stays as it is. Raises NotFound."""
+def step_of(start: datetime, end: datetime) -> int:
+    """Seconds of a step of usage, a minute, an hour or a day, as the range allows. Pure."""
+    return next(step for step, longest in STEPS if end - start <= longest)
 
 
-class GatewayKeys:
-    """Use cases of gateway keys. `new_secret` makes random text of 256 bits."""
-
-    def __init__(self, store: GatewayKeyStore, new_secret: Callable[[], str]) -> None:
-        self._store = store
-        self._new_secret = new_secret
-
-    async def keys(self, cursor: str | None, limit: int, now: datetime) -> Page[GatewayKey]:
-        return await self._store.keys(cursor, limit, now)
-
-    async def usage(self, key_id: str, start: datetime, end: datetime) -> GatewayKeyUsage:
-        """What a key was used for, by minute, hour or day, as the range allows. Raises NotFound."""
-        step_seconds = next(step for step, longest in STEPS if end - start <= longest)
-        return await self._store.usage(key_id, start, end, step_seconds)
-
-    async def create(self, request: GatewayKeyRequest, caller: Caller, now: datetime) -> GatewayKey:
-        """Makes a key; no other answer contains its secret. Raises InvalidInput, Conflict."""
-        _check(request)
-        secret = f"flk_{self._new_secret()}"
-        secret_digest = digest(secret)
-        key = GatewayKey(
-            id=secret_digest.hex()[:16],
-            name=request.name.strip(),
-            prefix=secret[:SHOWN_CHARACTERS],
-            pools=tuple(sorted(set(request.pools))),
-            models=tuple(sorted(set(request.models))),
-            requests_per_minute=request.requests_per_minute,
-            tokens_per_minute=request.tokens_per_minute,
-            priority_class=request.priority_class,
-            explain=request.explain,
-            created_at=now,
-            created_by=caller.identity.subject,
-            expires_at=None if request.days is None else now + timedelta(days=request.days),
-            revoked_at=None,
-            secret=secret,
-        )
-        if not await self._store.add(key, secret_digest, caller, now, MOST_KEYS):
-            raise Conflict("too-many-gateway-keys", f"there are {MOST_KEYS} gateway keys; revoke those that nobody uses")
-        return key
-
-    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey:
-        """Changes a key that is not revoked. Raises NotFound, Conflict."""
-        changed = await self._store.change(key_id, change, caller, now)
-        if changed is None:
-            raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is for ever; make another one")
-        return changed
-
-    async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
-        """Revokes a key permanently. Raises NotFound."""
-        await self._store.revoke(key_id, caller, now)
+def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: datetime) -> GatewayKey:
+    """The key that a person asks for; no other answer contains its secret. Raises InvalidInput. Pure."""
+    _check(request)
+    return GatewayKey(
+        id=digest(secret).hex()[:16],
+        name=request.name.strip(),
+        prefix=secret[:SHOWN_CHARACTERS],
+        pools=tuple(sorted(set(request.pools))),
+        models=tuple(sorted(set(request.models))),
+        requests_per_minute=request.requests_per_minute,
+        tokens_per_minute=request.tokens_per_minute,
+        priority_class=request.priority_class,
+        explain=request.explain,
+        created_at=now,
+        created_by=caller.identity.subject,
+        expires_at=None if request.days is None else now + timedelta(days=request.days),
+        revoked_at=None,
+        secret=secret,
+    )
 
 
 def _check(request: GatewayKeyRequest) -> None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from fairlead_api.access.access import Access
 from fairlead_api.access.cluster_rights import ClusterRights, KubernetesReviews
 from fairlead_api.access.guards import Guard
-from fairlead_api.access.keys import GatewayKeys, Tokens
+from fairlead_api.access.keys import Tokens, new_key, step_of
 from fairlead_api.access.logins import IdentityProvider, Logins
 from fairlead_api.access.store.credentials import PostgresAccess
 from fairlead_api.access.store.gateway_keys import PostgresGatewayKeys
@@ -115,8 +115,8 @@ def access_routes(
     return routes
 
 
-def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], datetime]) -> APIRouter:
-    """/v1/gateway-keys."""
+def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Callable[[], str], clock: Callable[[], datetime]) -> APIRouter:
+    """/v1/gateway-keys. `new_secret` makes random text of 256 bits."""
     routes = APIRouter(prefix="/v1", tags=["gateway keys"])
     viewer = guard.needs(AccessRole.VIEWER)
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
@@ -133,7 +133,8 @@ def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], date
         """
         now = clock()
         begun, ended = parse_range(start or "now-24h", end or "now", now)
-        return lambda sight: keys.usage(key_id, begun or now - timedelta(days=1), ended or now)
+        first, last = begun or now - timedelta(days=1), ended or now
+        return lambda sight: keys.usage(key_id, first, last, step_of(first, last))
 
     path = "/gateway-keys/{key_id}/usage"
     document(routes, path, GatewayKeyUsage, viewer, get_gateway_key_usage, GatewayKeyUsePoint, lambda found: found.points)
@@ -141,7 +142,8 @@ def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], date
     @routes.post("/gateway-keys", status_code=201, dependencies=[Depends(known_fields(GatewayKeyRequest))])
     async def create_gateway_key(body: GatewayKeyRequest, caller: Operator) -> GatewayKey:
         """A new key; its secret is shown here and never again. Routers know it at once."""
-        return await keys.create(body, caller, clock())
+        secret, now = f"flk_{new_secret()}", clock()
+        return await keys.add(new_key(body, secret, caller, now), digest(secret), caller, now)
 
     @routes.patch("/gateway-keys/{key_id}", response_model=GatewayKey, dependencies=[Depends(known_fields(GatewayKeyChange))])
     async def change_gateway_key(key_id: str, body: GatewayKeyChange, caller: Operator) -> Any:
@@ -186,7 +188,7 @@ def feature(infra: Infra, guard: Guard, access: Access) -> Feature:
     return Feature(
         routes=(
             access_routes(guard, logins, Tokens(stored, access, new_secret), infra.clock, settings.kubernetes_audience),
-            gateway_key_routes(guard, GatewayKeys(PostgresGatewayKeys(infra.control), new_secret), infra.clock),
+            gateway_key_routes(guard, PostgresGatewayKeys(infra.control), new_secret, infra.clock),
         ),
         on_notice=on_notice,
         on_gap=access.forget_seen,

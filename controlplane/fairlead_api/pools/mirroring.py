@@ -5,17 +5,15 @@ ready.
 import hashlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Protocol
 
 import msgspec
 
 from fairlead.capabilities import EngineCapability
-from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState, UnheardPools
+from fairlead.pool_states import InstanceObservation, InstanceTrouble, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
-from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
+from fairlead.tables import InstanceEntry, RoutingTable
 from fairlead_api.infra.times import check_time
 from fairlead_client.resources.pools import PoolCondition
 
@@ -86,60 +84,13 @@ class Traffic:
     """How far the rollups lag; if they do, nothing else is known."""
 
 
-class MirrorStore(Protocol):
-    """The database as mirroring needs it; each call is one transaction."""
+def facts_of(state: PoolState) -> MirroredFacts | None:
+    """What of a state's spec stays in force; None if the operator says that the spec is bad. Pure.
 
-    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> PoolObservations:
-        """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
-
-        Returns what routers and the database know about the pool then. Raises Conflict when the state is older than the
-        stored one.
-        """
-
-    async def held_pools(self) -> tuple[PoolKey, ...]:
-        """The pools for which live routers hold requests."""
-
-    async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
-        """The living pools whose last state is older, except those whose engines are listed in a file."""
-
-    async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
-        """Stores events not stored before, each with its audit entry."""
-
-    async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
-        """The pool is gone: its instances become Gone, its sessions are unbound, and routers are notified."""
-
-
-class PoolMirroring:
-    """The operator's use cases."""
-
-    def __init__(self, store: MirrorStore, shares: Shares) -> None:
-        self._store = store
-        self._shares = shares
-
-    async def take_state(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
-        """Stores a state and answers with observations.
-
-        Raises InvalidInput when the spec is bad and the operator did not say so, Conflict when the state is outdated.
-        """
-        check_state(state)
-        facts = MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
-        return await self._store.mirror(pool, state, facts, self._shares, now)
-
-    async def held_pools(self) -> HeldPools:
-        """The pools for which live routers hold requests."""
-        return HeldPools(pools=await self._store.held_pools())
-
-    async def unheard_pools(self, seconds: float, now: datetime) -> UnheardPools:
-        """The pools without a new state for `seconds`, except those that `fairlead serve` reports."""
-        return UnheardPools(pools=await self._store.unheard_pools(now - timedelta(seconds=seconds)))
-
-    async def take_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
-        """Stores events. Raises NotFound for a pool whose state was never sent."""
-        await self._store.add_events(pool, events, actor, now)
-
-    async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
-        """Records that the pool was deleted. Repeating it changes nothing."""
-        await self._store.delete(pool, actor, now)
+    Raises InvalidInput when the spec is bad and the operator did not say so, or for an impossible time.
+    """
+    check_state(state)
+    return MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
 
 
 def check_state(state: PoolState) -> None:

@@ -5,7 +5,7 @@ The operator reports pools (role system-operator), and routers share the models 
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -26,7 +26,6 @@ from fairlead_api.http.listing import Fetch, listing
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import check_time
-from fairlead_api.pools.mirroring import PoolMirroring
 from fairlead_api.pools.rings import RingQuestion, ring_of
 from fairlead_api.pools.store.mirror import PostgresPools
 from fairlead_api.pools.store.predictors import PostgresPredictors
@@ -139,7 +138,7 @@ def feature(infra: Infra, guard: Guard) -> Feature:
             predictor_routes(guard, PostgresPredictors(infra.reads, infra.policies)),
             internal_routes(
                 guard,
-                PoolMirroring(PostgresPools(infra.control), key_shares),
+                PostgresPools(infra.control, key_shares),
                 PostgresPredictors(infra.reports, infra.policies),
                 infra.clock,
             ),
@@ -150,7 +149,7 @@ def feature(infra: Infra, guard: Guard) -> Feature:
 _trained_model = msgspec.json.Decoder(TrainedModel)
 
 
-def internal_routes(guard: Guard, mirroring: PoolMirroring, predictors: PostgresPredictors, clock: Callable[[], datetime]) -> APIRouter:
+def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPredictors, clock: Callable[[], datetime]) -> APIRouter:
     """The endpoints of pools at `fairlead_client.internal_paths`."""
     routes = APIRouter(tags=["internal"], dependencies=[Depends(understood)])
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
@@ -162,29 +161,29 @@ def internal_routes(guard: Guard, mirroring: PoolMirroring, predictors: Postgres
 
         Answers 409 when it is older than the stored one.
         """
-        return await mirroring.take_state(PoolKey(namespace=namespace, name=name), state, clock())
+        return await pools.mirror(PoolKey(namespace=namespace, name=name), state, clock())
 
     @routes.post(internal_paths.POOL_EVENTS, status_code=204)
     async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
         """Actions and refusals of the operator; an event that is sent again is stored once."""
         for number, event in enumerate(body.events):
             check_time(f"events[{number}].at", event.at)
-        await mirroring.take_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
+        await pools.add_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
 
     @routes.delete(internal_paths.POOL, status_code=204)
     async def delete_pool(namespace: str, name: str, caller: Operator) -> None:
         """The object was deleted; repeating it changes nothing."""
-        await mirroring.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
+        await pools.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
 
     @routes.get(internal_paths.HELD_POOLS)
     async def get_held_pools(caller: Operator) -> HeldPools:
         """The pools for which live routers hold requests: what the operator is to start instances for."""
-        return await mirroring.held_pools()
+        return HeldPools(pools=await pools.held_pools())
 
     @routes.get(internal_paths.UNHEARD_POOLS)
     async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
         """The pools of which no state came for so long: an operator whose cluster has one no more tells that."""
-        return await mirroring.unheard_pools(seconds, clock())
+        return UnheardPools(pools=await pools.unheard_pools(clock() - timedelta(seconds=seconds)))
 
     @routes.post(internal_paths.PREDICTOR_MODELS, status_code=204, openapi_extra=described(TrainedModel))
     async def post_model(request: Request, caller: Router) -> None:

@@ -11,10 +11,11 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api import tables
+from fairlead_api.access.keys import MOST_KEYS
 from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.database import Database
-from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.notices import GatewayKeysChanged
 from fairlead_api.infra.paging import page
 from fairlead_api.infra.records import read
@@ -41,7 +42,7 @@ _COUNTING = 0x666C_6B00
 
 
 class PostgresGatewayKeys:
-    """Implements `access.keys.GatewayKeyStore`."""
+    """Keys in the database. Every write appends its audit entry and notifies the routers, in the same transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -58,6 +59,7 @@ class PostgresGatewayKeys:
         return replace(found, items=[replace(key, last_day=_totals(rows.get(key.id, ()))) for key in found.items])
 
     async def usage(self, key_id: str, start: datetime, end: datetime, step_seconds: int) -> GatewayKeyUsage:
+        """What the key was used for in minutes from `start` to before `end`. Raises NotFound."""
         step = func.date_bin(text("make_interval(secs => :step)").bindparams(step=step_seconds), used.c.minute, _MIDNIGHT).label("at")
         within = (used.c.key_id == key_id, used.c.minute >= start, used.c.minute < end)
         async with self._database.reading() as connection:
@@ -70,12 +72,14 @@ class PostgresGatewayKeys:
         points = [_point(at, rows) for at, rows in sorted(steps.items())]
         return GatewayKeyUsage(key=key_id, start=start, end=end, step_seconds=step_seconds, total=_totals(found), points=points)
 
-    async def add(self, key: GatewayKey, secret_digest: bytes, caller: Caller, now: datetime, most: int) -> bool:
-        async def work(connection: AsyncConnection) -> bool:
+    async def add(self, key: GatewayKey, secret_digest: bytes, caller: Caller, now: datetime) -> GatewayKey:
+        """Stores a key. Raises Conflict if there are MOST_KEYS already that are not revoked."""
+
+        async def work(connection: AsyncConnection) -> GatewayKey:
             await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _COUNTING})
             living = select(func.count()).select_from(keys).where(keys.c.revoked_at.is_(None))
-            if (await connection.execute(living)).scalar_one() >= most:
-                return False
+            if (await connection.execute(living)).scalar_one() >= MOST_KEYS:
+                raise Conflict("too-many-gateway-keys", f"there are {MOST_KEYS} gateway keys; revoke those that nobody uses")
             scope = {"pools": list(key.pools), "models": list(key.models)}
             limits = {"requests_per_minute": key.requests_per_minute, "tokens_per_minute": key.tokens_per_minute}
             grade: dict[str, Any] = {"priority_class": key.priority_class, "explain": key.explain}
@@ -97,17 +101,19 @@ class PostgresGatewayKeys:
             expires_at = key.expires_at.isoformat() if key.expires_at else None
             after = {"name": key.name, "prefix": key.prefix, **scope, **limits, **grade, "expires_at": expires_at}
             await audit_log.append(connection, [replace(caller.draft(AuditAction.GATEWAY_KEY_CREATED, key.id), after=after)], now)
-            return True
+            return key
 
         return await self._database.writing(work)
 
-    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey | None:
-        async def work(connection: AsyncConnection) -> GatewayKey | None:
+    async def change(self, key_id: str, change: GatewayKeyChange, caller: Caller, now: datetime) -> GatewayKey:
+        """Changes a key that is not revoked. Raises NotFound, Conflict."""
+
+        async def work(connection: AsyncConnection) -> GatewayKey:
             row = (await connection.execute(select(keys).where(keys.c.id == key_id).with_for_update())).one_or_none()
             if row is None:
                 raise NotFound("gateway key", key_id)
             if row.revoked_at is not None:
-                return None
+                raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is for ever; make another one")
             if row.explain != change.explain:
                 await connection.execute(update(keys).where(keys.c.id == key_id).values(explain=change.explain))
                 await notifying.send(connection, [GatewayKeysChanged()])
@@ -119,6 +125,8 @@ class PostgresGatewayKeys:
         return await self._database.writing(work)
 
     async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
+        """Revokes a key permanently; one that is revoked stays as it is. Raises NotFound."""
+
         async def work(connection: AsyncConnection) -> None:
             row = (await connection.execute(select(keys).where(keys.c.id == key_id).with_for_update())).one_or_none()
             if row is None:

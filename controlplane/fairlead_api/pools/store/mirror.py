@@ -26,7 +26,7 @@ from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.notices import Notice, PoolDeleted, TableChanged
 from fairlead_api.infra.records import Writing
 from fairlead_api.pools.fixed_engines import engines_file
-from fairlead_api.pools.mirroring import Shares, is_outdated
+from fairlead_api.pools.mirroring import Shares, facts_of, is_outdated
 from fairlead_api.pools.store.capabilities import measured_to_remember
 from fairlead_api.pools.store.observations import read_held_pools, read_observations
 from fairlead_api.pools.store.summaries import declared_by, desired_of
@@ -108,13 +108,20 @@ _MAKE_POOL = (
 
 
 class PostgresPools:
-    """Implements `pools.mirroring.MirrorStore`."""
+    """The pools as the operator reports them; each call is one transaction. `shares` computes a ring's key shares."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, shares: Shares) -> None:
         self._database = database
+        self._shares = shares
         self._measuring = Measuring()
 
-    async def mirror(self, pool: PoolKey, state: PoolState, facts: MirroredFacts | None, shares: Shares, now: datetime) -> PoolObservations:
+    async def mirror(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
+        """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
+
+        Returns what routers and the database know about the pool then. Raises InvalidInput when the spec is bad and the
+        operator did not say so, Conflict when the state is older than the stored one.
+        """
+        facts = facts_of(state)
         schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
 
         async def work(connection: AsyncConnection) -> tuple[int, int, MirroredFacts | None]:
@@ -130,7 +137,7 @@ class PostgresPools:
             await unbind(connection, row.id, now, gone)
             version = row.table_version
             if in_force is not None:
-                version = await note_table(connection, row, pool, state, in_force, slo_version, shares, now)
+                version = await note_table(connection, row, pool, state, in_force, slo_version, self._shares, now)
                 if version != row.table_version:
                     notices.append(TableChanged(pool, version))
             numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}
@@ -147,10 +154,12 @@ class PostgresPools:
             return await read_observations(connection, pool_id, version, in_force, self._measuring, now)
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
+        """The pools for which live routers hold requests."""
         async with self._database.reading() as connection:
             return await read_held_pools(connection)
 
     async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
+        """The living pools whose last state is older, except those that `fairlead serve` reports."""
         columns = (_POOLS.c.namespace, _POOLS.c.name, _POOLS.c.annotations)
         query = select(*columns).where(_POOLS.c.deleted_at.is_(None), _POOLS.c.observed_at <= before).order_by(*columns[:2])
         async with self._database.reading() as connection:
@@ -158,6 +167,10 @@ class PostgresPools:
         return tuple(PoolKey(namespace=row.namespace, name=row.name) for row in rows if engines_file(row.annotations) is None)
 
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
+        """Stores events not stored before, each with its audit entry. Raises NotFound for a pool whose state was never
+        sent.
+        """
+
         async def work(connection: AsyncConnection) -> None:
             drafts = await store_events(connection, pool, events, actor)
             await audit_log.append(connection, drafts, now)
@@ -165,6 +178,10 @@ class PostgresPools:
         await self._database.writing(work)
 
     async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
+        """The pool is gone: its instances become Gone, its sessions are unbound, and routers are notified. Repeating it
+        changes nothing.
+        """
+
         async def work(connection: AsyncConnection) -> None:
             pools = tables.pools
             row = (

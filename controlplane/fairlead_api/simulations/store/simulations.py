@@ -62,7 +62,7 @@ _MOVED = text("SELECT count(DISTINCT session) FROM migrations WHERE pool_id = :p
 
 
 class PostgresSimulations:
-    """Implements `simulations.simulations.SimulationStore`, `simulations.running.RunningStore`, and of
+    """Implements `simulations.asking.SimulationStore`, `simulations.running.RunningStore`, and of
     `simulations.expectations.ExpectationStore` what does not concern advice.
     """
 
