@@ -6,8 +6,7 @@
     recordings      what a recording holds
     engine_caches   how much of a prompt an instance holds, by events or else by what a router remembers
     block_index     the index that events feed and prompts ask
-    holders         who holds which block, one bit each
-    sources         the caches that events come from, and what is known of each
+    sources         the caches that events come from, what is known of each, and who holds which block, one bit each
     block_keys | engine_hashes | sequences
                     keys of prompts; the engine's own hashes, recomputed; gaps, replays and restarts
     events          what an engine says

@@ -56,7 +56,7 @@ class DrainReason(StrEnum):
 class CreateInstance:
     """Create one pod of this role from the template with this hash.
 
-    Its name follows from `ordinal` (see `naming`); if a pod of that name exists, the action is already done.
+    Its name follows from `ordinal` (see `instance_name`); if a pod of that name exists, the action is already done.
     """
 
     role: Role
