@@ -17,7 +17,8 @@ from fairlead_api.plans.merge_patches import holds, inverse, merged
 from fairlead_api.plans.objects import ClusterGateway, ClusterObject, TargetKind
 from fairlead_api.plans.stored_plans import UNDO, PlanStore, StoredPlan, changes_meanwhile
 from fairlead_api.pools.diffs import diff
-from fairlead_client.resources.plans import PlanKind, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanState
 from fairlead_client.resources.problems import PlanConflict
 
 SETTLING = timedelta(seconds=30)

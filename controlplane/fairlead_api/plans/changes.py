@@ -1,7 +1,6 @@
 """The change that a request asks for, as a merge patch of the object, checked as a whole pool. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -13,30 +12,7 @@ from fairlead.pools import PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead_api.plans.merge_patches import merged, replacing
 from fairlead_api.plans.schedule_changes import schedule_patch
-from fairlead_client.resources.plans import PlanKind, PlanRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A section of a pool's spec, and its fields that a kind of plan may change."""
-
-    name: str
-    fields: tuple[str, ...]
-
-
-SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
-    {
-        PlanKind.POLICY: Section(name="routing", fields=("policy", "parameters", "prefillsInFlight")),
-        PlanKind.SLO: Section(name="slo", fields=("ttft", "tpot", "percentile")),
-        PlanKind.EARLY_REJECTION: Section(name="earlyRejection", fields=("mode", "headroom")),
-        PlanKind.RING: Section(name="routing", fields=("anchorsPerInstance",)),
-        PlanKind.MIGRATIONS: Section(name="routing", fields=("migrations",)),
-        PlanKind.SCALING: Section(name="scaling", fields=("mode", "targetLoad", "zero")),
-        PlanKind.RATIO: Section(name="ratio", fields=("mode", "method", "band", "cooldown")),
-        PlanKind.ROLLOUT: Section(name="rollout", fields=("paused", "maxSurge", "maxUnavailable", "progressDeadline")),
-    }
-)
-
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 MARKS: Mapping[PlanKind, tuple[str, str | None]] = MappingProxyType(
     {
@@ -48,46 +24,24 @@ MARKS: Mapping[PlanKind, tuple[str, str | None]] = MappingProxyType(
 )
 """The annotation of an instance's pod that a kind of plan sets or takes off."""
 
-TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
-    {
-        PlanKind.SCALE: ("replicas", "role"),
-        **dict.fromkeys(MARKS, ("instance",)),
-        PlanKind.ROLLBACK: ("revision", "role"),
-        PlanKind.REVERT: ("revision",),
-        PlanKind.SCHEDULE: ("fields",),
-        PlanKind.ENGINES: ("fields",),
-        PlanKind.DELETE: (),
-        PlanKind.MOVE: ("session", "instance"),
-        PlanKind.UNPIN: ("session",),
-        PlanKind.WEIGHT: ("instance", "fields"),
-        **dict.fromkeys(SECTIONS, ("fields",)),
-    }
-)
-"""What a request of each kind may say."""
-
-
-_SIMULATED = frozenset({PlanKind.SCALE, PlanKind.SLO})
-"""Kinds of which advice knows a change by a simulation."""
-_NEED_NOTHING = frozenset({PlanKind.ROLLBACK, PlanKind.DELETE})
-
 
 def check_shape(request: PlanRequest) -> None:
     """Raises InvalidInput for a request that says what its kind does not take, or not what it needs."""
-    takes = TAKES[request.kind]
+    facts = request.kind.facts
+    allowed = {*facts.takes, *(["simulation"] if facts.advised else [])}
     for name in ("replicas", "role", "instance", "fields", "revision", "session", "simulation"):
         value = getattr(request, name)
-        if value is not None and name not in takes and (name != "simulation" or request.kind not in _SIMULATED):
-            raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(takes) or 'nothing'}")
-    if request.kind not in _NEED_NOTHING and not getattr(request, takes[0]) and request.replicas != 0:
-        section = SECTIONS.get(request.kind)
-        remedy = (
-            f"write at least one of {', '.join(section.fields)}"
-            if section is not None
-            else f"write it; a plan of kind {request.kind} needs it"
-        )
-        raise InvalidInput(takes[0], getattr(request, takes[0]), remedy)
-    if request.kind is PlanKind.MOVE and not request.instance:
-        raise InvalidInput("instance", request.instance, "write the instance that the session is to live at")
+        if value is not None and name not in allowed:
+            raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(facts.takes) or 'nothing'}")
+    for name in facts.takes[: facts.needs]:
+        value = getattr(request, name)
+        if not value and (name != "replicas" or value is None):
+            remedy = (
+                f"write at least one of {', '.join(facts.fields)}"
+                if facts.section
+                else facts.remedies.get(name, f"write it; a plan of kind {request.kind} needs it")
+            )
+            raise InvalidInput(name, value, remedy)
 
 
 def annotation_patch(request: PlanRequest) -> dict[str, Any]:
@@ -117,17 +71,17 @@ def spec_patch(request: PlanRequest, spec: Mapping[str, Any], now: datetime) -> 
     check_shape(request)
     if request.kind is PlanKind.SCHEDULE:
         return schedule_patch(request.fields or {}, spec, now)
-    section = SECTIONS.get(request.kind)
-    if section is None:
+    facts = request.kind.facts
+    if not facts.section:
         return _replicas(request, spec)
     wanted = dict(request.fields or {})
     for name, value in wanted.items():
-        if name not in section.fields:
-            raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind {request.kind} changes {', '.join(section.fields)}")
+        if name not in facts.fields:
+            raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind {request.kind} changes {', '.join(facts.fields)}")
     parameters = wanted.get("parameters")
     if isinstance(parameters, Mapping):
-        wanted["parameters"] = replacing((spec.get(section.name) or {}).get("parameters") or {}, parameters)
-    return {section.name: wanted}
+        wanted["parameters"] = replacing((spec.get(facts.section) or {}).get("parameters") or {}, parameters)
+    return {facts.section: wanted}
 
 
 def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:

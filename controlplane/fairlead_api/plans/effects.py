@@ -42,7 +42,8 @@ from fairlead_api.plans.routing_effects import (
 )
 from fairlead_api.plans.schedule_changes import schedule_effect
 from fairlead_api.pools.fixed_engines import is_ended_elsewhere
-from fairlead_client.resources.plans import PlanEffect, PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanEffect
 
 _NO_STATUS: Mapping[str, Any] = MappingProxyType({})
 

@@ -16,7 +16,8 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
 from fairlead.routing.knowledge.ring_changes import expected_sessions, moved_shares
 from fairlead.routing.knowledge.rings import key_shares
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
-from fairlead_client.resources.plans import EngineAction, PlanEffect
+from fairlead_client.resources.plan_kinds import EngineAction
+from fairlead_client.resources.plans import PlanEffect
 
 ENGINES = "engines"
 """The section of a file, and of a plan's change, with the engines."""

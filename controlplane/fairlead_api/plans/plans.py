@@ -32,7 +32,8 @@ from fairlead_api.plans.stored_plans import UNDO, Expected, Expecting, PlanStore
 from fairlead_api.pools.fixed_engines import check_possible, engines_file
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction, AuditResult
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
 
 
 class Plans:
@@ -59,10 +60,10 @@ class Plans:
     async def needed(self, pool: PoolKey, request: PlanRequest, now: datetime) -> AccessRole:
         """The role that planning this needs, as the object is now. Raises InvalidInput, NotFound, Unavailable."""
         if request.kind is not PlanKind.SCHEDULE:
-            return NEEDED_ROLE[request.kind]
+            return request.kind.facts.role
         found = await self._cluster.read(Target.of_pool(pool))
         after = merged(found.spec, spec_patch(request, found.spec, now))
-        return AccessRole.ADMIN if is_for_admins(found.spec, after) else NEEDED_ROLE[request.kind]
+        return AccessRole.ADMIN if is_for_admins(found.spec, after) else request.kind.facts.role
 
     async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, expected: Expected | None = None) -> Plan:
         """Previews a change, after a dry run in which the API server accepted it, with what was `expected` elsewhere.

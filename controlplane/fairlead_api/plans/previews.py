@@ -24,7 +24,8 @@ from fairlead_api.plans.stored_plans import LIFE, Expected, Expecting, PlanStore
 from fairlead_api.pools.diffs import diff
 from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_client.resources.audit import AuditAction
-from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import Plan, PlanEffect, PlanState
 
 _TRIES = 6
 

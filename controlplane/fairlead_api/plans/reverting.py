@@ -8,10 +8,10 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.revisions import revision_data, rolled_back
-from fairlead_api.plans.changes import SECTIONS
 from fairlead_api.plans.merge_patches import between
 from fairlead_api.plans.rollouts import StoredRevision
-from fairlead_client.resources.plans import PlanEffect, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import SECTIONS, PlanKind, PlanRequest
+from fairlead_client.resources.plans import PlanEffect
 
 
 def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Sequence[StoredRevision]) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def kinds_in(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Pl
         yield PlanKind.ROLLBACK
     if _at(before, "scaling", "schedules") != _at(after, "scaling", "schedules"):
         yield PlanKind.SCHEDULE
-    for kind, section in SECTIONS.items():
-        if any(_at(before, section.name, name) != _at(after, section.name, name) for name in section.fields):
+    for kind, facts in SECTIONS.items():
+        if any(_at(before, facts.section, name) != _at(after, facts.section, name) for name in facts.fields):
             yield kind
 
 

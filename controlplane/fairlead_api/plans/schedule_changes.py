@@ -18,7 +18,8 @@ from fairlead.schemas.reading import read
 from fairlead.schemas.writing import written
 from fairlead_api.infra.times import check_instant
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import PlanEffect, ScheduleAction, role_for_schedule
+from fairlead_client.resources.plan_kinds import ScheduleAction, role_for_schedule
+from fairlead_client.resources.plans import PlanEffect
 
 _KEPT = timedelta(days=62)
 """Skipped and added starts older than this, before now and before the one that is planned, are cleared away."""

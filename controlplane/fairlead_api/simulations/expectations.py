@@ -19,7 +19,8 @@ from fairlead_api.simulations.expected_figures import Trialled, figures_of
 from fairlead_api.simulations.plan_changes import CannotSimulate, trial_of
 from fairlead_api.simulations.sizing import Asked, of_change
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
-from fairlead_client.resources.plans import Plan, PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import Plan
 from fairlead_client.resources.simulations import SimulationRequest
 from fairlead_client.simulation_jobs import JobRun, PoolChange, SimulatedTarget
 

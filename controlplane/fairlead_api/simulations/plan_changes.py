@@ -13,7 +13,7 @@ from fairlead.pools import PoolSpec, TableFacts, parse_spec
 from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead_api.plans.effects import InstanceQuestion, Question, ScaleQuestion, SpecQuestion
 from fairlead_api.plans.evidence import PoolUse
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.simulation_jobs import Autoscaled, JobRun, PoolChange, RoleRange
 
 SEEDS = (0, 1)

@@ -17,7 +17,8 @@ from fairlead_api.plans.stored_plans import Expected
 from fairlead_api.simulations.asking import Inputs, PoolAtPresent, inputs_of
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import Plan, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import Plan
 from fairlead_client.resources.simulations import (
     MOST_REQUESTS,
     MOST_SIMULATED,

@@ -14,7 +14,7 @@ from fairlead_api.plans.engine_changes import engines_patch, weighed_engine
 from fairlead_api.plans.merge_patches import inverse
 from fairlead_api.plans.objects import Target
 from fairlead_api.pools.fixed_engines import check_possible, engines_file
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_process.policies import installed_policies
 from fairlead_serve.file_cluster import FileCluster
 from fairlead_serve.pool_files import digest

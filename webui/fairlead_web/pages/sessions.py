@@ -14,7 +14,7 @@ from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.sessions import BindingHistoryItem, KeepSessionRequest, KeptSession, SessionDetail, SessionSummary
 from fairlead_web.drawing.holders import HolderBand, holder_band, holders_in_words

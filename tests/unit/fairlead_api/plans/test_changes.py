@@ -11,7 +11,7 @@ from fairlead.pools import parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_api.plans.changes import annotation_patch, checked, replicas_of, scaled_by_its_object, spec_patch
 from fairlead_api.plans.merge_patches import merged
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PAIR: dict[str, Any] = {"model": "m", "roles": [{"name": "prefill", "replicas": 4, "maxReplicas": 6}, {"name": "decode"}]}

@@ -15,7 +15,7 @@ from fairlead_api.plans.instance_effects import drain_effect, undrain_effect
 from fairlead_api.plans.merge_patches import merged
 from fairlead_api.plans.reverting import rollback_patch
 from fairlead_api.plans.rollouts import StoredRevision, rollout_of
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_testing.running.api import CHAT
 
 

@@ -10,7 +10,7 @@ from fairlead.pools import parse_spec
 from fairlead_api.plans.effects import InstanceQuestion, Question, ScaleQuestion, SpecQuestion
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
 from fairlead_api.simulations.plan_changes import CannotSimulate, trial_of
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.simulation_jobs import PoolChange
 
 BASE: dict[str, Any] = {"model": "m", "replicas": 3, "routing": {"policy": "dualmap"}}

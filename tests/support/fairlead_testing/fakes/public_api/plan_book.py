@@ -11,7 +11,8 @@ from fairlead_api.plans.merge_patches import inverse, merged
 from fairlead_api.plans.schedule_changes import is_for_admins
 from fairlead_api.pools.diffs import diff
 from fairlead_client.resources.expectations import PlanExpectation
-from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import Plan, PlanEffect, PlanState
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
 

@@ -18,7 +18,8 @@ from fairlead_api.plans.reverting import revert_patch, rollback_patch
 from fairlead_api.plans.schedule_changes import is_for_admins
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
 from fairlead_client.resources.problems import ChangeMeanwhile, PlanConflict
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.answers import Refusal, as_json, list_routes
@@ -49,7 +50,7 @@ class Plans:
 
     async def _plan(self, request: Request) -> Response:
         asked = msgspec.json.decode(await request.body(), type=PlanRequest)
-        self._reaches(request, NEEDED_ROLE[asked.kind])
+        self._reaches(request, asked.kind.facts.role)
         pool = pool_named(request)
         spec, who = self._world.spec(pool), self._access.identity(request).subject
         try:
