@@ -21,6 +21,7 @@ from fairlead_api.http.tags import IfMatch, require_unchanged
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
+from fairlead_api.plans.kinds.catalogue import kind_of
 from fairlead_api.plans.objects import ClusterGateway, PlannedObjects, Target
 from fairlead_api.plans.plans import Plans
 from fairlead_api.plans.rollouts import rollout_of
@@ -72,7 +73,7 @@ def plan_routes(
         """Previews a change and its effect, checked by a dry run against the Kubernetes API. Changes nothing."""
         pool = PoolKey(namespace=namespace, name=name)
         await guard.require(request, caller, body.kind.facts.role, str(pool))
-        if body.kind is PlanKind.SCHEDULE:
+        if kind_of(body.kind).may_need_admin:
             await guard.require(request, caller, await plans.needed(pool, body, clock()), str(pool))
         return answer(await plans.plan(pool, body, caller, clock()), 201)
 

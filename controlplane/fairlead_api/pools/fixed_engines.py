@@ -52,8 +52,8 @@ def check_possible(kind: PlanKind, spec: Mapping[str, Any], annotations: Mapping
     that lists engines where instances are pods (`engines-are-pods`).
     """
     facts, file, selector = kind.facts, engines_file(annotations), selector_of(spec)
-    if file is None and kind is PlanKind.ENGINES:
-        raise Conflict("engines-are-pods", "the pool has no list of engines, its instances are pods; scale it, or its workload")
+    if file is None and facts.pods_refusal:
+        raise Conflict("engines-are-pods", facts.pods_refusal)
     if file is not None and facts.file_refusal:
         raise Conflict("engines-are-fixed", f"a plan of kind {kind} is not possible for the engines of {file}: {facts.file_refusal}")
     if selector is not None and facts.workload_refusal and not (facts.for_scale_targets and scale_target_of(spec) is not None):

@@ -73,6 +73,8 @@ class KindFacts:
     """It deletes the object, and undoing it creates the object again."""
     file_refusal: str = ""
     """Why it is impossible for the engines of a file; empty = it is possible."""
+    pods_refusal: str = ""
+    """Why it is impossible where instances are pods; empty = it is possible."""
     workload_refusal: str = ""
     """Why it is impossible for pods that a workload makes and ends; empty = it is possible."""
     for_scale_targets: bool = False

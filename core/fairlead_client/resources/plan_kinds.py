@@ -303,6 +303,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
                 number_input("weight", "Weight", "2", hint="share of the keys beside engines of weight 1"),
             ),
             says={"action": EngineAction.ADD.value},
+            pods_refusal="the pool has no list of engines, its instances are pods; scale it, or its workload",
             example_title="one engine more",
             example={"fields": {"action": "add", "url": "http://10.0.0.7:8000"}},
         ),
@@ -342,8 +343,11 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
     }
 )
 
+PLAN_KINDS = tuple(_FACTS)
+"""All kinds, in the order of their forms."""
+
 SECTIONS: Mapping[PlanKind, KindFacts] = MappingProxyType({kind: facts for kind, facts in _FACTS.items() if facts.section})
-"""The kinds that change fields of a section of the spec, in the order of their forms."""
+"""Those that change fields of a section of the spec."""
 
 _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 
