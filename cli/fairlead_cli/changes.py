@@ -14,12 +14,8 @@ from fairlead.tables import MIGRATIONS_MODES, PoolKey
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, tell_and_apply, yes_option
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.plan_kinds import SECTIONS, PlanKind, PlanRequest, ScheduleAction
+from fairlead_client.resources.plan_kinds import OF_INSTANCES, SECTIONS, PlanKind, PlanRequest, ScheduleAction
 from fairlead_process.yaml_documents import complaint, read_yaml
-
-_OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind is not PlanKind.MIGRATIONS]
-"""Those of migrations have a command for several pools."""
-_OF_INSTANCES = [kind.value for kind in PlanKind if kind.facts.takes == ("instance",)]
 
 
 def _options(command: Any) -> Any:
@@ -70,22 +66,6 @@ for _kind in PlanKind:
         _add_command(_kind)
 
 
-@change.command("set")
-@name_argument
-@click.argument("section", type=click.Choice(_OF_SECTIONS))
-@click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
-@_options
-def set_(name: str, section: str, fields: tuple[str, ...], reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
-
-    `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
-    a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the default.
-    The token needs the role admin, for rollout operator.
-    """
-    request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
-    plan_and_apply(pool_named(name), request, reason, yes, url, token)
-
-
 @change.command()
 @click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
 @click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
@@ -115,8 +95,28 @@ def migrations(
         raise click.ClickException("1 pool was not changed" if refused == 1 else f"{refused} pools were not changed")
 
 
+_OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
+"""The sections that have no command of their own."""
+
+
+@change.command("set")
+@name_argument
+@click.argument("section", type=click.Choice(_OF_SECTIONS))
+@click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
+@_options
+def set_(name: str, section: str, fields: tuple[str, ...], reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
+
+    `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
+    a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the default.
+    The token needs the role admin, for rollout operator.
+    """
+    request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
+    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+
+
 @change.command()
-@click.argument("kind", type=click.Choice(_OF_INSTANCES))
+@click.argument("kind", type=click.Choice([kind.value for kind in OF_INSTANCES]))
 @name_argument
 @click.argument("instance")
 @_options

@@ -64,6 +64,8 @@ class KindFacts:
     says: Mapping[str, Any] = field(default_factory=dict)
     """What its form says in `fields` besides its inputs."""
     title: str = ""
+    has_button: bool = False
+    """The pool's page has a button for it in place of a form."""
     command: str = ""
     for_pairs: bool = False
     """Only a pool with several roles has its form."""

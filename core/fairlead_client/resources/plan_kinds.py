@@ -112,6 +112,19 @@ class PlanRequest:
 
 _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
     {
+        PlanKind.ENGINES: KindFacts(
+            role=AccessRole.OPERATOR,
+            title="Add an engine",
+            inputs=(
+                Input(name="url", words="Address", hint="http://HOST:PORT"),
+                Input(name="name", words="Name", hint="by default host and port"),
+                number_input("weight", "Weight", "2", hint="share of the keys beside engines of weight 1"),
+            ),
+            says={"action": EngineAction.ADD.value},
+            pods_refusal="the pool has no list of engines, its instances are pods; scale it, or its workload",
+            example_title="one engine more",
+            example={"fields": {"action": "add", "url": "http://10.0.0.7:8000"}},
+        ),
         PlanKind.SCALE: KindFacts(
             role=AccessRole.OPERATOR,
             takes=("replicas", "role"),
@@ -128,7 +141,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             role=AccessRole.OPERATOR,
             takes=("revision", "role"),
             needs=0,
-            title="Roll back",
+            has_button=True,
             file_refusal="it has no template to go back to; restart the engines themselves",
             workload_refusal="their workload has the template; go back there, as with kubectl rollout undo",
             example_title="the engine and templates of a former revision",
@@ -294,19 +307,6 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             example_title="half of the keys for one instance",
             example={"instance": "chat-bk2xz4", "fields": {"weight": 0.5}},
         ),
-        PlanKind.ENGINES: KindFacts(
-            role=AccessRole.OPERATOR,
-            title="Add an engine",
-            inputs=(
-                Input(name="url", words="Address", hint="http://HOST:PORT"),
-                Input(name="name", words="Name", hint="by default host and port"),
-                number_input("weight", "Weight", "2", hint="share of the keys beside engines of weight 1"),
-            ),
-            says={"action": EngineAction.ADD.value},
-            pods_refusal="the pool has no list of engines, its instances are pods; scale it, or its workload",
-            example_title="one engine more",
-            example={"fields": {"action": "add", "url": "http://10.0.0.7:8000"}},
-        ),
         PlanKind.DELETE: KindFacts(
             role=AccessRole.ADMIN,
             takes=(),
@@ -348,6 +348,12 @@ PLAN_KINDS = tuple(_FACTS)
 
 SECTIONS: Mapping[PlanKind, KindFacts] = MappingProxyType({kind: facts for kind, facts in _FACTS.items() if facts.section})
 """Those that change fields of a section of the spec."""
+
+OF_INSTANCES = tuple(kind for kind in PlanKind if kind.facts.takes == ("instance",))
+"""Those that need nothing but an instance's name."""
+
+OF_SESSIONS = tuple(kind for kind in PlanKind if kind.facts.takes[:1] == ("session",))
+"""Those of a session's home."""
 
 _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 

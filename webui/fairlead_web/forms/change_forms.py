@@ -13,8 +13,8 @@ import yaml
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.kind_facts import Input, InputKind
-from fairlead_client.resources.plan_kinds import SECTIONS, PlanKind, PlanRequest
+from fairlead_client.resources.kind_facts import Input, InputKind, KindFacts
+from fairlead_client.resources.plan_kinds import PLAN_KINDS, PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_process.yaml_documents import complaint, read_yaml
@@ -59,21 +59,26 @@ def change_forms(
 
     `typed` is the form that was refused, and `problem` why.
     """
-    if pool.runs_already and pool.scale_target is None:
-        listed = [_form(PlanKind.ENGINES, {}, typed, problem)] if pool.engines_file is not None else []
-        possible = [kind for kind, facts in SECTIONS.items() if facts.for_running_engines]
-        return [*listed, *(_form(kind, spec, typed, problem) for kind in possible)]
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
-    possible = [
-        kind
-        for kind, facts in SECTIONS.items()
-        if (len(roles) > 1 or not facts.for_pairs) and (not pool.runs_already or facts.for_scale_targets or not facts.workload_refusal)
-    ]
-    return [
-        *(_scale_form(spec, role, wanted, typed, problem) for role in roles),
-        *(_form(kind, spec, typed, problem) for kind in possible),
-        _form(PlanKind.DELETE, {}, typed, problem),
-    ]
+    forms: list[ChangeForm] = []
+    for kind in PLAN_KINDS:
+        if not _is_offered(kind.facts, pool, several=len(roles) > 1):
+            continue
+        if "replicas" in kind.facts.takes:
+            forms += [_scale_form(spec, role, wanted, typed, problem) for role in roles]
+        else:
+            forms.append(_form(kind, spec, typed, problem))
+    return forms
+
+
+def _is_offered(facts: KindFacts, pool: PoolSummary, *, several: bool) -> bool:
+    """Whether a pool, of `several` roles or one, has a form of the kind."""
+    if not facts.title:
+        return False
+    if pool.runs_already and pool.scale_target is None:
+        return facts.for_running_engines and (not facts.pods_refusal or pool.engines_file is not None)
+    possible = not pool.runs_already or facts.for_scale_targets or not facts.workload_refusal
+    return possible and not facts.pods_refusal and (several or not facts.for_pairs)
 
 
 def _at(section: Mapping[str, Any], path: str) -> Any:
@@ -164,7 +169,7 @@ def asked(form: Mapping[str, str]) -> PlanRequest:
 
 def _kind(form: Mapping[str, str]) -> PlanKind:
     given = form.get("kind") or PlanKind.SCALE.value
-    if given not in [kind.value for kind in PlanKind if kind.facts.title]:
+    if given not in [kind.value for kind in PlanKind if kind.facts.title or kind.facts.has_button]:
         raise InvalidInput("kind", given, "use a form of this page")
     return PlanKind(given)
 
