@@ -2,23 +2,20 @@
 another plan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 import yaml
 
 from fairlead.errors import InvalidInput
-from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
+from fairlead.instances import Role
 from fairlead.tables import MIGRATIONS_MODES, PoolKey
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, tell_and_apply, yes_option
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleAction
+from fairlead_client.resources.plan_kinds import OF_INSTANCES, SECTIONS, PlanKind, PlanRequest, ScheduleAction
 from fairlead_process.yaml_documents import complaint, read_yaml
-
-_OF_SECTIONS = (PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING, PlanKind.SCALING, PlanKind.RATIO, PlanKind.ROLLOUT)
-_OF_INSTANCES = (PlanKind.CORDON, PlanKind.UNCORDON, PlanKind.DRAIN, PlanKind.UNDRAIN)
 
 
 def _options(command: Any) -> Any:
@@ -33,31 +30,40 @@ def change() -> None:
     """Change a pool by a plan, which is shown with its effect first; `undo` takes an applied one back."""
 
 
-@change.command()
-@name_argument
-@click.argument("replicas", type=click.IntRange(0))
-@click.option("--role", type=click.Choice([role.value for role in Role]), help="The role to scale, in a pool of prefill and decode.")
-@_options
-def scale(name: str, replicas: int, role: str | None, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Change the number of instances. The token needs the role operator."""
-    request = PlanRequest(kind=PlanKind.SCALE, replicas=replicas, role=None if role is None else Role(role))
-    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
+    """The arguments of a command, and its option, that ask for what a request of the kind takes."""
+    asked: dict[str, Callable[[Any], Any]] = {
+        "replicas": click.argument("replicas", type=click.IntRange(0)),
+        "role": click.option(
+            "--role", type=click.Choice([one.value for one in Role]), help="The role to scale, in a pool of prefill and decode."
+        ),
+        "instance": click.argument("instance"),
+        "session": click.argument("session"),
+        "revision": click.argument("revision", type=click.IntRange(1)),
+    }
+    of_fields = [click.argument(one.name, type=click.FloatRange(one.least, one.most)) for one in kind.facts.inputs]
+    return [one for name in kind.facts.takes for one in (of_fields if name == "fields" else [asked[name]])]
 
 
-@change.command("set")
-@name_argument
-@click.argument("section", type=click.Choice([kind.value for kind in _OF_SECTIONS]))
-@click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
-@_options
-def set_(name: str, section: str, fields: tuple[str, ...], reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
+def _add_command(kind: PlanKind) -> None:
+    """Adds the command of a kind that has one of its own: `fairlead change scale chat 5`."""
+    facts = kind.facts
 
-    `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
-    a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the default.
-    The token needs the role admin, for rollout operator.
-    """
-    request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
-    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+    def carry_out(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None, **given: Any) -> None:
+        fields = {one.name: given.pop(one.name) for one in facts.inputs}
+        role = given.pop("role", None)
+        request = PlanRequest(kind=kind, fields=fields or None, role=None if role is None else Role(role), **given)
+        plan_and_apply(pool_named(name), request, reason, yes, url, token)
+
+    command: Any = _options(carry_out)
+    for one in reversed(_inputs(kind)):
+        command = one(command)
+    change.command(kind.value, help=f"{facts.command} The token needs the role {facts.role}.")(name_argument(command))
+
+
+for _kind in PlanKind:
+    if _kind.facts.command:
+        _add_command(_kind)
 
 
 @change.command()
@@ -89,25 +95,34 @@ def migrations(
         raise click.ClickException("1 pool was not changed" if refused == 1 else f"{refused} pools were not changed")
 
 
+_OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
+"""The sections that have no command of their own."""
+
+
+@change.command("set")
+@name_argument
+@click.argument("section", type=click.Choice(_OF_SECTIONS))
+@click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
+@_options
+def set_(name: str, section: str, fields: tuple[str, ...], reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
+
+    `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
+    a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the default.
+    The token needs the role admin, for rollout operator.
+    """
+    request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
+    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+
+
 @change.command()
-@click.argument("kind", type=click.Choice([kind.value for kind in _OF_INSTANCES]))
+@click.argument("kind", type=click.Choice([kind.value for kind in OF_INSTANCES]))
 @name_argument
 @click.argument("instance")
 @_options
 def instance(kind: str, name: str, instance: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
     """Cordon or drain one instance, or take that back. The token needs the role operator."""
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind(kind), instance=instance), reason, yes, url, token)
-
-
-@change.command()
-@name_argument
-@click.argument("instance")
-@click.argument("weight", type=click.FloatRange(LEAST_WEIGHT, MOST_WEIGHT))
-@_options
-def weight(name: str, instance: str, weight: float, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Change an instance's part of the keys, beside instances of weight 1. The token needs the role operator."""
-    request = PlanRequest(kind=PlanKind.WEIGHT, instance=instance, fields={"weight": weight})
-    plan_and_apply(pool_named(name), request, reason, yes, url, token)
 
 
 @change.command()
@@ -133,49 +148,6 @@ def schedule(
     given = {"spec": None if spec is None else _manifest(spec), "start": start}
     request = PlanRequest(kind=PlanKind.SCHEDULE, fields={**fields, **{key: value for key, value in given.items() if value is not None}})
     plan_and_apply(pool_named(name), request, reason, yes, url, token)
-
-
-@change.command()
-@name_argument
-@click.argument("revision", type=click.IntRange(1))
-@_options
-def revert(name: str, revision: int, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Give the whole spec what it said in a former revision of `fairlead pools history`, policy and SLO with it.
-
-    The token needs the role admin.
-    """
-    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.REVERT, revision=revision), reason, yes, url, token)
-
-
-@change.command()
-@name_argument
-@_options
-def delete(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Delete a pool: its sessions are lost. Undoing creates it again with the same spec.
-
-    The token needs the role admin.
-    """
-    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.DELETE), reason, yes, url, token)
-
-
-@change.command()
-@name_argument
-@click.argument("session")
-@click.argument("instance")
-@_options
-def move(name: str, session: str, instance: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Give a session another home: its next request goes to INSTANCE. The token needs the role operator."""
-    request = PlanRequest(kind=PlanKind.MOVE, session=session, instance=instance)
-    plan_and_apply(pool_named(name), request, reason, yes, url, token)
-
-
-@change.command()
-@name_argument
-@click.argument("session")
-@_options
-def unpin(name: str, session: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Take a session's home away: the policy places its next request. The token needs the role operator."""
-    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.UNPIN, session=session), reason, yes, url, token)
 
 
 @change.command()

@@ -7,7 +7,8 @@ from fairlead.tables import PoolKey
 from fairlead_cli.asking import ask, place
 from fairlead_cli.printing import steps, time_words
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanEffect, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanEffect
 
 
 def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:

@@ -11,7 +11,8 @@ from fairlead_cli.planning import expected_lines, lines_of, pool_named, pool_opt
 from fairlead_cli.printing import print_facts, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.expectations import PlanExpectation
-from fairlead_client.resources.plans import Plan, PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import Plan
 
 COLUMNS = ("made (UTC)", "id", "pool", "kind", "state", "by", "applied (UTC)", "applied by", "undo until (UTC)")
 _id = click.argument("plan_id", metavar="ID")

@@ -8,7 +8,7 @@ from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
 from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, yes_option
 from fairlead_cli.printing import percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 

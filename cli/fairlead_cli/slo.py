@@ -8,7 +8,7 @@ from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, yes_option
 from fairlead_cli.printing import json_option, print_json, print_table, time_words
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
 
 _from = click.option("--from", "start", default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")

@@ -6,6 +6,7 @@ Each subject describes its own tables; no statement belongs here. The danger her
 a test compares both.
 """
 
+from fairlead.reports.batches import ROW_KINDS
 from fairlead_api.access.tables import api_tokens as api_tokens
 from fairlead_api.access.tables import gateway_key_use as gateway_key_use
 from fairlead_api.access.tables import gateway_keys as gateway_keys
@@ -62,14 +63,7 @@ from fairlead_api.slo.tables import slo_rollups_1h as slo_rollups_1h
 from fairlead_api.slo.tables import slo_rollups_1m as slo_rollups_1m
 from fairlead_api.slo.tables import slo_samples as slo_samples
 
-PARTITIONED = {
-    "load_samples": "second",
-    "decisions": "at",
-    "rejections": "second",
-    "arrivals": "second",
-    "recorded_requests": "at",
-    "slo_samples": "second",
-}
+PARTITIONED = {kind.table: kind.time.value for kind in ROW_KINDS.values() if kind.table}
 """Tables partitioned by UTC day, with the column that decides the day."""
 
 RETIRED: "frozenset[tuple[str, str]]" = frozenset()

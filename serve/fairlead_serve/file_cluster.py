@@ -16,7 +16,7 @@ from fairlead.instance_marks import POOL_LABEL
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import Conflict, NotFound
-from fairlead_api.plans.engine_changes import ENGINES, engine_name
+from fairlead_api.plans.kinds.engines import ENGINES, engine_name
 from fairlead_api.plans.merge_patches import merged
 from fairlead_api.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_api.plans.rollouts import StoredRevision

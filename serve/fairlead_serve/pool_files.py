@@ -22,7 +22,7 @@ from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import REQUIRED, Rule, listing, nested, number, text, truth
 from fairlead.schemas.writing import written
 from fairlead.tables import MAX_PRIORITY_CLASSES, EarlyRejectionFacts, EngineFigures, PoolKey, PriorityClass, SloFacts
-from fairlead_api.plans.engine_changes import base_url, engine_name
+from fairlead_api.plans.kinds.engines import base_url, engine_name
 from fairlead_api.plans.merge_patches import merged
 from fairlead_process.yaml_documents import complaint, read_yaml
 

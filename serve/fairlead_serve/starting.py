@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fairlead.errors import InvalidInput
-from fairlead_api.plans.engine_changes import base_url
+from fairlead_api.plans.kinds.engines import base_url
 from fairlead_process.environment import read
 from fairlead_process.policies import installed_policies
 from fairlead_sandbox.ports import HOST, PortClaims, claim_ports, is_free

@@ -16,7 +16,7 @@ from fairlead_api.infra.sharing import Recent
 from fairlead_api.infra.spans import Sight
 from fairlead_api.scaling.signals import InstanceMeasures, PoolMeasures
 from fairlead_client.resources.advice import Advice, AdviceEvidence, AdviceReport, Trends
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:

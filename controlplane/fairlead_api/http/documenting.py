@@ -16,6 +16,7 @@ from fairlead.reports.predictors import TrainedModel
 from fairlead_api.http.answers import OPEN_PATHS
 from fairlead_api.http.bodies import with_definitions
 from fairlead_api.http.problems import TITLES
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.simulations import SimulationRequest
 
@@ -90,25 +91,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         }
     },
     "KeepSessionRequest": {"for ten minutes": {"session": "574-r2"}, "for an hour": {"session": "574-r2", "minutes": 60}},
-    "PlanRequest": {
-        "scale": {"kind": "scale", "replicas": 7},
-        "another policy": {"kind": "policy", "fields": {"policy": "dualmap", "parameters": {"slo_fraction": 0.5}}},
-        "tighter targets": {"kind": "slo", "fields": {"ttft": "3s", "percentile": 95}},
-        "drain one instance": {"kind": "drain", "instance": "chat-bk2xz4"},
-        "a schedule": {
-            "kind": "schedule",
-            "fields": {
-                "name": "office-hours",
-                "action": "set",
-                "spec": {
-                    "cron": "0 8 * * 1-5",
-                    "duration": "10h",
-                    "timeZone": "Europe/Berlin",
-                    "roles": [{"name": "both", "minReplicas": 4}],
-                },
-            },
-        },
-    },
+    "PlanRequest": {kind.facts.example_title: {"kind": kind.value, **kind.facts.example} for kind in PlanKind},
     "ApplyRequest": {"an ordinary plan": {}, "a heavy plan": {"confirm": "chat", "reason": "load test is over"}},
     "SimulationRequest": {
         "two policies on the last hour": {"policies": [{"policy": "fairlead"}, {"policy": "dualmap"}], "start": "now-1h", "end": "now"}

@@ -12,12 +12,12 @@ from fairlead.tables import PoolKey
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
-from fairlead_api.plans.deletions import create, delete
+from fairlead_api.plans.kinds.delete import create, delete
 from fairlead_api.plans.merge_patches import holds, inverse, merged
 from fairlead_api.plans.objects import ClusterGateway, ClusterObject, TargetKind
 from fairlead_api.plans.stored_plans import UNDO, PlanStore, StoredPlan, changes_meanwhile
 from fairlead_api.pools.diffs import diff
-from fairlead_client.resources.plans import PlanKind, PlanState
+from fairlead_client.resources.plans import PlanState
 from fairlead_client.resources.problems import PlanConflict
 
 SETTLING = timedelta(seconds=30)
@@ -26,12 +26,11 @@ SETTLING = timedelta(seconds=30)
 
 def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int | None:
     """The generation that the plan's write made, 0 for a deletion; None when the object shows no write of this plan."""
-    is_of_existence = stored.plan.kind is PlanKind.DELETE
-    if is_of_existence and not stored.change:
+    if stored.is_of_existence and not stored.change:
         return 0 if found is None or found.is_deleting or found.uid != stored.uid else None
     if found is None or found.annotations.get(PLAN) != stored.plan.id:
         return None
-    if is_of_existence:
+    if stored.is_of_existence:
         return found.generation
     if found.uid != stored.uid:
         return None
@@ -63,7 +62,7 @@ class Applying:
 
         Raises Conflict (object-changed, already-applied).
         """
-        if stored.plan.kind is PlanKind.DELETE:
+        if stored.is_of_existence:
             return await self._exist(stored, marks, now)
         return await self._write(stored, marks, now)
 

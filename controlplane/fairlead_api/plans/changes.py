@@ -1,144 +1,126 @@
-"""The change that a request asks for, as a merge patch of the object, checked as a whole pool. Pure."""
+"""Kinds of plans: how a kind finds the change that a request asks for, and the questions that the change asks.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+A kind is a module of `plans/kinds`. This module has what kinds have in common, by what they change: a section of the
+pool's spec, a mark on an instance, or a session's home.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
-from fairlead.instances import LEAST_WEIGHT, MAX_REPLICAS, MOST_WEIGHT, Role
+from fairlead.instance_marks import POOL_LABEL
+from fairlead.instances import Role
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
+from fairlead.tables import PoolKey
+from fairlead_api.infra.errors import NotFound
 from fairlead_api.plans.merge_patches import merged, replacing
-from fairlead_api.plans.schedule_changes import schedule_patch
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_api.plans.objects import ClusterObject, ObjectReader, Target, TargetKind
+from fairlead_api.plans.questions import Question
+from fairlead_api.pools.fixed_engines import check_possible, engines_file, is_ended_elsewhere
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+
+Spec = Mapping[str, Any]
+"""A pool's spec as a manifest has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A section of a pool's spec, and its fields that a kind of plan may change."""
+class Change:
+    """A merge patch of what plans may change of an object, as the object was `found`."""
 
-    name: str
-    fields: tuple[str, ...]
+    target: Target
+    found: ClusterObject
+    patch: dict[str, Any]
 
+    @property
+    def part(self) -> Mapping[str, Any]:
+        """What plans may change of the object."""
+        return self.found.part(self.target.kind)
 
-SECTIONS: Mapping[PlanKind, Section] = MappingProxyType(
-    {
-        PlanKind.POLICY: Section(name="routing", fields=("policy", "parameters", "prefillsInFlight")),
-        PlanKind.SLO: Section(name="slo", fields=("ttft", "tpot", "percentile")),
-        PlanKind.EARLY_REJECTION: Section(name="earlyRejection", fields=("mode", "headroom")),
-        PlanKind.RING: Section(name="routing", fields=("anchorsPerInstance",)),
-        PlanKind.MIGRATIONS: Section(name="routing", fields=("migrations",)),
-        PlanKind.SCALING: Section(name="scaling", fields=("mode", "targetLoad", "zero")),
-        PlanKind.RATIO: Section(name="ratio", fields=("mode", "method", "band", "cooldown")),
-        PlanKind.ROLLOUT: Section(name="rollout", fields=("paused", "maxSurge", "maxUnavailable", "progressDeadline")),
-    }
-)
+    @property
+    def after(self) -> dict[str, Any]:
+        """That part after the change."""
+        return merged(self.part, self.patch)
 
 
-MARKS: Mapping[PlanKind, tuple[str, str | None]] = MappingProxyType(
-    {
-        PlanKind.CORDON: (CORDONED_ANNOTATION, "true"),
-        PlanKind.UNCORDON: (CORDONED_ANNOTATION, None),
-        PlanKind.DRAIN: (DRAIN_ANNOTATION, "true"),
-        PlanKind.UNDRAIN: (DRAIN_ANNOTATION, None),
-    }
-)
-"""The annotation of an instance's pod that a kind of plan sets or takes off."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request to change a pool, and where the objects that it is about are read. `spec_of` reads the pool's spec of a
+    former revision by its number.
+    """
 
-TAKES: Mapping[PlanKind, tuple[str, ...]] = MappingProxyType(
-    {
-        PlanKind.SCALE: ("replicas", "role"),
-        **dict.fromkeys(MARKS, ("instance",)),
-        PlanKind.ROLLBACK: ("revision", "role"),
-        PlanKind.REVERT: ("revision",),
-        PlanKind.SCHEDULE: ("fields",),
-        PlanKind.ENGINES: ("fields",),
-        PlanKind.DELETE: (),
-        PlanKind.MOVE: ("session", "instance"),
-        PlanKind.UNPIN: ("session",),
-        PlanKind.WEIGHT: ("instance", "fields"),
-        **dict.fromkeys(SECTIONS, ("fields",)),
-    }
-)
-"""What a request of each kind may say."""
+    pool: PoolKey
+    request: PlanRequest
+    cluster: ObjectReader
+    spec_of: Callable[[PoolKey, int], Awaitable[Spec]]
+    policies: PolicyCatalogue
+    now: datetime
+
+    async def its_pool(self) -> tuple[Target, ClusterObject]:
+        """The pool. Raises Conflict (engines-are-fixed, engines-are-pods) where the kind of plan is impossible."""
+        target = Target.of_pool(self.pool)
+        found = await self.cluster.read(target)
+        check_possible(self.request.kind, found.spec, found.annotations)
+        return target, found
+
+    async def its_instance(self) -> tuple[Target, ClusterObject]:
+        """The instance that the request names. Raises NotFound for one that is not the pool's."""
+        name = self.request.instance or ""
+        target = Target.of_instance(self.pool, name)
+        found = await self.cluster.read(target)
+        if found.labels.get(POOL_LABEL) != self.pool.name:
+            raise NotFound("instance", name)
+        return target if engines_file(found.annotations) is None else replace(target, kind=TargetKind.ENGINE), found
 
 
-_SIMULATED = frozenset({PlanKind.SCALE, PlanKind.SLO})
-"""Kinds of which advice knows a change by a simulation."""
-_NEED_NOTHING = frozenset({PlanKind.ROLLBACK, PlanKind.DELETE})
+def _never(_before: Spec, _after: Spec) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of plan. What clients know of it too is `name.facts`.
+
+    `change` finds the change that a request asks for; it raises InvalidInput, NotFound and Conflict. `questions` are
+    what the change asks: one, or one for each role whose number changes; they raise InvalidInput for a spec that the
+    operator would refuse. `is_part` says whether a plan of this kind makes a part of the change between two specs of a
+    pool, and `is_for_admins` whether that needs an admin, whatever role the kind needs.
+    """
+
+    name: PlanKind
+    change: Callable[[Asked], Awaitable[Change]]
+    questions: Callable[[Change, PolicyCatalogue], Sequence[Question]]
+    is_part: Callable[[Spec, Spec], bool] = _never
+    is_for_admins: Callable[[Spec, Spec], bool] = _never
+
+    @property
+    def may_need_admin(self) -> bool:
+        """Whether some changes of this kind need an admin, and others do not."""
+        return self.is_for_admins is not _never
 
 
 def check_shape(request: PlanRequest) -> None:
     """Raises InvalidInput for a request that says what its kind does not take, or not what it needs."""
-    takes = TAKES[request.kind]
+    facts = request.kind.facts
+    allowed = {*facts.takes, *(["simulation"] if facts.advised else [])}
     for name in ("replicas", "role", "instance", "fields", "revision", "session", "simulation"):
         value = getattr(request, name)
-        if value is not None and name not in takes and (name != "simulation" or request.kind not in _SIMULATED):
-            raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(takes) or 'nothing'}")
-    if request.kind not in _NEED_NOTHING and not getattr(request, takes[0]) and request.replicas != 0:
-        section = SECTIONS.get(request.kind)
-        remedy = (
-            f"write at least one of {', '.join(section.fields)}"
-            if section is not None
-            else f"write it; a plan of kind {request.kind} needs it"
-        )
-        raise InvalidInput(takes[0], getattr(request, takes[0]), remedy)
-    if request.kind is PlanKind.MOVE and not request.instance:
-        raise InvalidInput("instance", request.instance, "write the instance that the session is to live at")
+        if value is not None and name not in allowed:
+            raise InvalidInput(name, value, f"remove it; a plan of kind {request.kind} takes {' and '.join(facts.takes) or 'nothing'}")
+    for name in facts.takes[: facts.needs]:
+        value = getattr(request, name)
+        if not value and (name != "replicas" or value is None):
+            remedy = (
+                f"write at least one of {', '.join(facts.fields)}"
+                if facts.section
+                else facts.remedies.get(name, f"write it; a plan of kind {request.kind} needs it")
+            )
+            raise InvalidInput(name, value, remedy)
 
 
-def annotation_patch(request: PlanRequest) -> dict[str, Any]:
-    """The merge patch of a pod's annotations that sets the kind's mark on the instance, or takes it off."""
-    if request.kind is PlanKind.WEIGHT:
-        weight = wanted_weight(request)
-        return {WEIGHT_ANNOTATION: None if weight is None else f"{weight!r}".removesuffix(".0")}
-    return dict([MARKS[request.kind]])
-
-
-def wanted_weight(request: PlanRequest) -> float | None:
-    """The weight that a request of kind `weight` asks for; None = none of its own. Raises InvalidInput."""
-    fields = request.fields or {}
-    for name, value in fields.items():
-        if name != "weight":
-            raise InvalidInput(f"fields.{name}", value, "remove it; a plan of kind weight takes weight")
-    weight = fields.get("weight")
-    if weight is None and "weight" in fields:
-        return None
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
-        raise InvalidInput("fields.weight", weight, f"write a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, or null for 1")
-    return float(weight)
-
-
-def spec_patch(request: PlanRequest, spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The merge patch of the pool's spec that makes the change. Raises InvalidInput for what cannot be asked of it."""
-    check_shape(request)
-    if request.kind is PlanKind.SCHEDULE:
-        return schedule_patch(request.fields or {}, spec, now)
-    section = SECTIONS.get(request.kind)
-    if section is None:
-        return _replicas(request, spec)
-    wanted = dict(request.fields or {})
-    for name, value in wanted.items():
-        if name not in section.fields:
-            raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind {request.kind} changes {', '.join(section.fields)}")
-    parameters = wanted.get("parameters")
-    if isinstance(parameters, Mapping):
-        wanted["parameters"] = replacing((spec.get(section.name) or {}).get("parameters") or {}, parameters)
-    return {section.name: wanted}
-
-
-def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:
-    """The role that the request scales, if not the pool but the role's InferencePoolRole declares its number."""
-    for role in spec.get("roles") or []:
-        if request.kind is PlanKind.SCALE and role.get("name") == request.role and role.get("replicas") is None:
-            return None if request.role is Role.BOTH else request.role
-    return None
-
-
-def checked(spec: Mapping[str, Any], patch: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
+def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     """The whole spec after the patch, with its defaults.
 
     Raises InvalidInput, with the field of the spec, also for what only the operator would refuse: the Kubernetes API
@@ -161,16 +143,64 @@ def replicas_of(spec: PoolSpec, role: Role | None) -> int:
     return found.least if found.replicas is None else found.replicas
 
 
-def _replicas(request: PlanRequest, spec: Mapping[str, Any]) -> dict[str, Any]:
-    if request.replicas is None or not 0 <= request.replicas <= MAX_REPLICAS:
-        raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
-    roles = spec.get("roles") or [{"name": Role.BOTH.value}]
-    names = [role.get("name") for role in roles]
-    role = Role.BOTH if request.role is None and Role.BOTH in names else request.role
-    if role not in names:
-        raise InvalidInput("role", request.role, f"write {' or '.join(names)}")
-    if role is Role.BOTH:
-        return {"replicas": request.replicas}
-    if roles[names.index(role)].get("replicas") == request.replicas:
-        raise InvalidInput(f"spec.roles[{names.index(role)}].replicas", request.replicas, "it is so already; write another value")
-    return {"roles": [{**one, "replicas": request.replicas} if one.get("name") == role else one for one in roles]}
+def section_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
+    """The merge patch of the pool's spec that changes fields of the kind's section. Raises InvalidInput."""
+    facts, wanted = request.kind.facts, dict(request.fields or {})
+    for name, value in wanted.items():
+        if name not in facts.fields:
+            raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind {request.kind} changes {', '.join(facts.fields)}")
+    parameters = wanted.get("parameters")
+    if isinstance(parameters, Mapping):
+        wanted["parameters"] = replacing((spec.get(facts.section) or {}).get("parameters") or {}, parameters)
+    return {facts.section: wanted}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecQuestion:
+    """What would another spec of the pool do?"""
+
+    after: PoolSpec
+
+
+def section_kind(name: PlanKind, question: Callable[[PoolSpec], Question]) -> Kind:
+    """A kind that changes fields of a section of the pool's spec."""
+    facts = name.facts
+
+    async def change(asked: Asked) -> Change:
+        target, found = await asked.its_pool()
+        return Change(target=target, found=found, patch=section_patch(asked.request, found.spec))
+
+    def differs(before: Spec, after: Spec) -> bool:
+        old, new = before.get(facts.section) or {}, after.get(facts.section) or {}
+        return any(old.get(one) != new.get(one) for one in facts.fields)
+
+    return Kind(
+        name=name,
+        change=change,
+        questions=lambda change, policies: [question(checked(change.part, change.patch, policies))],
+        is_part=differs,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkQuestion:
+    """What would setting or removing a mark on one instance do?"""
+
+    is_set: bool
+    instance: str
+    replaced: bool = True
+    """Whether another instance takes the place of one that is drained."""
+
+
+def mark_kind(name: PlanKind, mark: str, question: Callable[..., Question], *, sets: bool) -> Kind:
+    """A kind that sets an annotation of an instance's pod, or takes it off. `question` is a kind of MarkQuestion."""
+
+    async def change(asked: Asked) -> Change:
+        target, found = await asked.its_instance()
+        return Change(target=target, found=found, patch={mark: "true" if sets else None})
+
+    def questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]:
+        replaced = change.target.kind is not TargetKind.ENGINE and not is_ended_elsewhere(change.part)
+        return [question(is_set=change.patch[mark] is not None, instance=change.target.name, replaced=replaced)]
+
+    return Kind(name=name, change=change, questions=questions)

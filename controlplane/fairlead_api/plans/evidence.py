@@ -11,6 +11,7 @@ from typing import Protocol
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import TableFacts
 from fairlead.tables import InstanceEntry, PoolKey
+from fairlead_api.infra.errors import NotFound
 
 HEAVY_SHARE = 0.10
 """A change is heavy when it moves more than this share of sessions."""
@@ -51,6 +52,13 @@ class PoolUse:
     @property
     def sessions(self) -> int:
         return sum(use.bound_sessions for use in self.instances)
+
+    def instance(self, name: str) -> InstanceUse:
+        """The instance of this name. Raises NotFound."""
+        for use in self.instances:
+            if use.id == name:
+                return use
+        raise NotFound("instance", name)
 
     def is_heavy(self, sessions: float) -> bool:
         """Whether moving this many sessions is a heavy change."""

@@ -107,13 +107,17 @@ class ClusterObject:
         return self.annotations if kind.is_instance else self.spec
 
 
-class ClusterGateway(Protocol):
-    """The calls that plans make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
+class ObjectReader(Protocol):
+    """Reads what plans change. Raises ClusterUnavailable, NotFound, Denied."""
 
     async def read(self, target: Target) -> ClusterObject: ...
 
     async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
         """The pool's ControllerRevisions, in any order; none for an unknown pool."""
+
+
+class ClusterGateway(ObjectReader, Protocol):
+    """The calls that plans make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
 
     async def patch(
         self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool

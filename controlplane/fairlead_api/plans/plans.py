@@ -10,29 +10,25 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from fairlead.errors import InvalidInput
-from fairlead.instance_marks import POOL_LABEL
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.errors import Conflict, NotFound, ServiceError, Unavailable
+from fairlead_api.infra.errors import Conflict, ServiceError, Unavailable
 from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
 from fairlead_api.plans.applying import SETTLING, Applying
-from fairlead_api.plans.changes import annotation_patch, check_shape, checked, scaled_by_its_object, spec_patch, wanted_weight
-from fairlead_api.plans.engine_changes import ENGINES, engines_patch, weighed_engine
+from fairlead_api.plans.changes import Asked, Change, check_shape
 from fairlead_api.plans.evidence import EvidenceReader
-from fairlead_api.plans.merge_patches import holds, merged, replaces_what_others_wrote
-from fairlead_api.plans.objects import ClusterGateway, Target, TargetKind
+from fairlead_api.plans.kinds.catalogue import kind_of
+from fairlead_api.plans.merge_patches import holds, replaces_what_others_wrote
+from fairlead_api.plans.objects import ClusterGateway
 from fairlead_api.plans.previews import Previews
-from fairlead_api.plans.reverting import kinds_in, revert_patch, rollback_patch
-from fairlead_api.plans.schedule_changes import is_for_admins
 from fairlead_api.plans.stored_plans import UNDO, Expected, Expecting, PlanStore, StoredPlan
-from fairlead_api.pools.fixed_engines import check_possible, engines_file
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction, AuditResult
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.plan_kinds import PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
 
 
 class Plans:
@@ -58,11 +54,10 @@ class Plans:
 
     async def needed(self, pool: PoolKey, request: PlanRequest, now: datetime) -> AccessRole:
         """The role that planning this needs, as the object is now. Raises InvalidInput, NotFound, Unavailable."""
-        if request.kind is not PlanKind.SCHEDULE:
-            return NEEDED_ROLE[request.kind]
-        found = await self._cluster.read(Target.of_pool(pool))
-        after = merged(found.spec, spec_patch(request, found.spec, now))
-        return AccessRole.ADMIN if is_for_admins(found.spec, after) else NEEDED_ROLE[request.kind]
+        check_shape(request)
+        kind = kind_of(request.kind)
+        change = await kind.change(self._asked(pool, request, now))
+        return AccessRole.ADMIN if kind.is_for_admins(change.part, change.after) else request.kind.facts.role
 
     async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, expected: Expected | None = None) -> Plan:
         """Previews a change, after a dry run in which the API server accepted it, with what was `expected` elsewhere.
@@ -70,50 +65,13 @@ class Plans:
         Raises InvalidInput for a request that cannot be used or that changes nothing, Conflict (engines-are-fixed).
         """
         check_shape(request)
-        if request.session is not None:
-            target = Target.of_session(pool, request.session)
-            found = await self._cluster.read(target)
-            if "instance" not in found.spec:
-                raise InvalidInput("session", request.session, "nobody holds it; its next request is placed by the policy")
-            change: dict[str, Any] = {"instance": request.instance}
-        elif request.instance is None:
-            target = Target.of_pool(pool)
-            found = await self._cluster.read(target)
-            check_possible(request.kind, found.spec, found.annotations)
-            if request.kind is PlanKind.DELETE:
-                return await self._previews.of_deletion(pool, found, caller, now)
-            if request.kind is PlanKind.ENGINES:
-                target = Target.of_engines(pool)
-                found = await self._cluster.read(target)
-                change = engines_patch(request.fields or {}, found.spec[ENGINES])
-            elif request.kind is PlanKind.REVERT:
-                number = request.revision or 0
-                change = revert_patch(number, found.spec, await self._store.spec_of(pool, number))
-                for kind in kinds_in(found.spec, merged(found.spec, change)):
-                    check_possible(kind, found.spec, found.annotations)
-            elif request.kind is PlanKind.ROLLBACK:
-                change = rollback_patch(request, found.spec, await self._cluster.revisions(pool))
-            else:
-                change = spec_patch(request, found.spec, now)
-            scaled = scaled_by_its_object(request, found.spec)
-            if scaled is not None:
-                checked(found.spec, change, self._policies)
-                target, change = Target.of_role(pool, scaled), {"replicas": request.replicas}
-                found = await self._cluster.read(target)
-        else:
-            target = Target.of_instance(pool, request.instance)
-            found = await self._cluster.read(target)
-            if found.labels.get(POOL_LABEL) != pool.name:
-                raise NotFound("instance", request.instance)
-            change = annotation_patch(request)
-            if engines_file(found.annotations) is not None:
-                target = replace(target, kind=TargetKind.ENGINE)
-                if request.kind is PlanKind.WEIGHT:
-                    target, change = Target.of_engines(pool), weighed_engine(request.instance, wanted_weight(request))
-                    found = await self._cluster.read(target)
-        return await self._previews.of_change(
-            pool, request.kind, target, found, change, caller, now, expected=expected, simulation=request.simulation
-        )
+        change = await kind_of(request.kind).change(self._asked(pool, request, now))
+        if request.kind.facts.deletes:
+            return await self._previews.of_deletion(pool, request.kind, change.found, caller, now)
+        return await self._previews.of_change(pool, request.kind, change, caller, now, expected=expected, simulation=request.simulation)
+
+    def _asked(self, pool: PoolKey, request: PlanRequest, now: datetime) -> Asked:
+        return Asked(pool=pool, request=request, cluster=self._cluster, spec_of=self._store.spec_of, policies=self._policies, now=now)
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
         """The plan in its present state, which of one left open by a killed process is what became of its object."""
@@ -182,18 +140,17 @@ class Plans:
             raise Conflict("not-applied", f"plan {plan.id} is {plan.state}; only an applied plan can be undone")
         if now > plan.undo_until:
             raise Conflict("undo-expired", f"plan {plan.id} could be undone until {plan.undo_until.isoformat()}; make a new plan")
-        if plan.kind is PlanKind.DELETE and not stored.change:
+        if stored.is_of_existence and not stored.change:
             return await self._previews.of_creation(stored, caller, now)
         found = await self._cluster.read(stored.object)
         part = found.part(stored.object.kind)
-        if plan.kind is PlanKind.DELETE and (found.annotations.get(PLAN), found.generation) == (plan.id, stored.applied_generation):
-            return await self._previews.of_deletion(PoolKey.parse(plan.pool), found, caller, now, undo_of=plan.id)
+        if stored.is_of_existence and (found.annotations.get(PLAN), found.generation) == (plan.id, stored.applied_generation):
+            return await self._previews.of_deletion(PoolKey.parse(plan.pool), plan.kind, found, caller, now, undo_of=plan.id)
         if found.uid != stored.uid or found.generation != stored.applied_generation or not holds(part, stored.change):
             told = f"{stored.object} was changed since plan {plan.id}; make a new plan"
             raise Conflict("object-changed", told, await self._applying.conflict(stored, found, undone=True))
-        return await self._previews.of_change(
-            PoolKey.parse(plan.pool), plan.kind, stored.object, found, stored.inverse, caller, now, undo_of=plan.id
-        )
+        change = Change(target=stored.object, found=found, patch=stored.inverse)
+        return await self._previews.of_change(PoolKey.parse(plan.pool), plan.kind, change, caller, now, undo_of=plan.id)
 
     async def again(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
         """The same change as a new plan of the object as it is now; the new plan shows the difference to that.
@@ -204,14 +161,15 @@ class Plans:
         plan, pool = stored.plan, PoolKey.parse(stored.plan.pool)
         if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
             raise Conflict("already-applied", f"plan {plan.id} was applied by {plan.applied_by}; plan the next change on its own")
-        if plan.kind is PlanKind.DELETE and stored.change:
+        if stored.is_of_existence and stored.change:
             raise Conflict("plan-stale", f"plan {plan.id} undoes a deletion; undo that again")
         found = await self._cluster.read(stored.object)
-        if plan.kind is PlanKind.DELETE:
-            return await self._previews.of_deletion(pool, found, caller, now, undo_of=plan.undo_of)
+        if stored.is_of_existence:
+            return await self._previews.of_deletion(pool, plan.kind, found, caller, now, undo_of=plan.undo_of)
         if replaces_what_others_wrote(found.part(stored.object.kind), stored.change, stored.inverse):
             raise Conflict("plan-stale", f"plan {plan.id} replaces a list of {stored.object} that somebody else changed; plan it anew")
-        return await self._previews.of_change(pool, plan.kind, stored.object, found, stored.change, caller, now, undo_of=plan.undo_of)
+        change = Change(target=stored.object, found=found, patch=stored.change)
+        return await self._previews.of_change(pool, plan.kind, change, caller, now, undo_of=plan.undo_of)
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
         """The plan, expired if its time is over; not while somebody applies it: its object may be written already."""

@@ -11,20 +11,22 @@ from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.errors import Conflict
+from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.object_marks import owner_of
-from fairlead_api.plans.deletions import Existence, absent, creation, creation_effect, deletion
-from fairlead_api.plans.effects import Effects, question_of
-from fairlead_api.plans.engine_changes import ENGINES
-from fairlead_api.plans.evidence import EvidenceReader
-from fairlead_api.plans.merge_patches import inverse, merged
+from fairlead_api.plans.changes import Change
+from fairlead_api.plans.evidence import EvidenceReader, PoolUse
+from fairlead_api.plans.kinds.catalogue import kind_of
+from fairlead_api.plans.kinds.delete import Existence, absent, creation, creation_effect, deletion, deletion_effect
+from fairlead_api.plans.kinds.engines import ENGINES
+from fairlead_api.plans.merge_patches import inverse
 from fairlead_api.plans.objects import ClusterGateway, ClusterObject, Target, TargetKind
-from fairlead_api.plans.schedule_changes import is_for_admins
+from fairlead_api.plans.questions import Known
 from fairlead_api.plans.stored_plans import LIFE, Expected, Expecting, PlanStore, StoredPlan, seen_of
 from fairlead_api.pools.diffs import diff
 from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_client.resources.audit import AuditAction
-from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import Plan, PlanEffect, PlanState
 
 _TRIES = 6
 
@@ -43,7 +45,7 @@ class Previews:
     ) -> None:
         self._store = store
         self._expecting = expecting
-        self._effects = Effects(evidence, policies)
+        self._evidence = evidence
         self._cluster = cluster
         self._policies = policies
         self._new_id = new_id
@@ -52,9 +54,7 @@ class Previews:
         self,
         pool: PoolKey,
         kind: PlanKind,
-        target: Target,
-        found: ClusterObject,
-        change: dict[str, Any],
+        change: Change,
         caller: Caller,
         now: datetime,
         *,
@@ -62,42 +62,42 @@ class Previews:
         expected: Expected | None = None,
         simulation: str | None = None,
     ) -> Plan:
-        part = found.part(target.kind)
-        question = question_of(kind, target, part, change, self._policies, found.status)
+        target, found, part, patch = change.target, change.found, change.part, change.patch
+        question = kind_of(kind).questions(change, self._policies)[0]
         owner = owner_of(found.labels, found.annotations, found.managers) if target.kind.may_be_owned else None
-        after = merged(part, change) if owner else await self._tried(target, found, change)
+        after = change.after if owner else await self._tried(target, found, patch)
         changes = diff(part, after, "".join(f"/{name}" for name in target.kind.path))
         if not changes:
-            raise InvalidInput(*_only(change, ".".join(target.kind.path)), "it is so already; write another value")
-        effect = await self._effects.of(question, pool, now)
-        if kind is PlanKind.SCHEDULE:
-            effect = replace(effect, for_admins=is_for_admins(part, merged(part, change)))
+            raise InvalidInput(*_only(patch, ".".join(target.kind.path)), "it is so already; write another value")
+        effect = await question.effect(await self._known(pool, now))
+        if kind_of(kind).is_for_admins(part, change.after):
+            effect = replace(effect, for_admins=True)
         if expected is not None:
             effect = replace(
                 effect, predicted_attainment=expected.attainment, predicted_refusals=expected.refusals, prediction_basis=expected.basis
             )
         shown = Existence(
-            change=change,
-            inverse=inverse(part, change),
-            seen=seen_of(target, part, change),
+            change=patch,
+            inverse=inverse(part, patch),
+            seen=seen_of(target, part, patch),
             diff=changes,
-            patch=yaml.safe_dump(_shown(target, found, change, after), sort_keys=False, allow_unicode=True),
+            patch=yaml.safe_dump(_shown(target, found, patch, after), sort_keys=False, allow_unicode=True),
         )
         plan = await self._keep(pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of)
         if self._expecting is not None and expected is None:
             await self._expecting.planned(plan, question, found.spec if target.kind is TargetKind.POOL else None, now, simulation)
         return plan
 
-    async def of_deletion(self, pool: PoolKey, found: ClusterObject, caller: Caller, now: datetime, *, undo_of: str | None = None) -> Plan:
+    async def of_deletion(
+        self, pool: PoolKey, kind: PlanKind, found: ClusterObject, caller: Caller, now: datetime, *, undo_of: str | None = None
+    ) -> Plan:
         target = Target.of_pool(pool)
         owner = owner_of(found.labels, found.annotations, found.managers)
         if owner is None:
             await self._cluster.delete(target, found.uid, found.resource_version, dry_run=True)
-        effect = await self._effects.of_deletion(pool, found.spec, now)
+        effect = deletion_effect(await self._use(pool, now), found.spec)
         shown = deletion(target, found)
-        return await self._keep(
-            pool, PlanKind.DELETE, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of
-        )
+        return await self._keep(pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of)
 
     async def of_creation(self, stored: StoredPlan, caller: Caller, now: datetime) -> Plan:
         await absent(self._cluster, stored.object, stored.uid)
@@ -105,8 +105,20 @@ class Previews:
         shown, effect = creation(stored.object, stored.inverse), creation_effect(stored.inverse["spec"])
         pool = PoolKey.parse(stored.plan.pool)
         return await self._keep(
-            pool, PlanKind.DELETE, stored.object, stored.uid, 0, shown, effect, caller, now, owner=None, undo_of=stored.plan.id
+            pool, stored.plan.kind, stored.object, stored.uid, 0, shown, effect, caller, now, owner=None, undo_of=stored.plan.id
         )
+
+    async def _known(self, pool: PoolKey, now: datetime) -> Known:
+        """Raises NotFound for a pool whose spec was never usable."""
+        use = await self._evidence.use(pool, now)
+        return Known(pool=pool, use=use, policies=self._policies, evidence=self._evidence, now=now)
+
+    async def _use(self, pool: PoolKey, now: datetime) -> PoolUse | None:
+        """None for a pool whose spec was never usable."""
+        try:
+            return await self._evidence.use(pool, now)
+        except NotFound:
+            return None
 
     async def _keep(
         self,

@@ -21,6 +21,7 @@ from fairlead_api.http.tags import IfMatch, require_unchanged
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
+from fairlead_api.plans.kinds.catalogue import kind_of
 from fairlead_api.plans.objects import ClusterGateway, PlannedObjects, Target
 from fairlead_api.plans.plans import Plans
 from fairlead_api.plans.rollouts import rollout_of
@@ -30,7 +31,8 @@ from fairlead_api.plans.store.session_homes import PostgresSessionHomes
 from fairlead_api.plans.stored_plans import Expecting
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import PlanExpectation
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 
 
@@ -70,8 +72,8 @@ def plan_routes(
     async def create_plan(namespace: str, name: str, body: PlanRequest, request: Request, caller: Operator) -> Any:
         """Previews a change and its effect, checked by a dry run against the Kubernetes API. Changes nothing."""
         pool = PoolKey(namespace=namespace, name=name)
-        await guard.require(request, caller, NEEDED_ROLE[body.kind], str(pool))
-        if body.kind is PlanKind.SCHEDULE:
+        await guard.require(request, caller, body.kind.facts.role, str(pool))
+        if kind_of(body.kind).may_need_admin:
             await guard.require(request, caller, await plans.needed(pool, body, clock()), str(pool))
         return answer(await plans.plan(pool, body, caller, clock()), 201)
 

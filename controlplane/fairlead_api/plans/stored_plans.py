@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from fairlead.tables import PoolKey
 from fairlead_api.infra.audit_chain import AuditDraft
-from fairlead_api.plans.effects import Question
 from fairlead_api.plans.objects import ClusterObject, Target
+from fairlead_api.plans.questions import Question
 from fairlead_api.pools.diffs import diff
 from fairlead_client.resources.plans import Plan
 from fairlead_client.resources.problems import ChangeMeanwhile
@@ -70,6 +70,11 @@ class StoredPlan:
     seen: dict[str, Any] | None = None
     begun_at: datetime | None = None
     begun: AuditDraft | None = None
+
+    @property
+    def is_of_existence(self) -> bool:
+        """Whether it deletes its object, or creates it (then `change` is what it creates)."""
+        return self.plan.kind.facts.deletes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

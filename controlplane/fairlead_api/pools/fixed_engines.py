@@ -1,7 +1,6 @@
 """Pools of engines that run already: Fairlead makes or ends none of them, so some changes are impossible. Pure."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION, ScaleTargetSpec
@@ -9,35 +8,10 @@ from fairlead.errors import InvalidInput
 from fairlead.schemas.reading import read
 from fairlead.selectors import SelectorSpec
 from fairlead_api.infra.errors import Conflict
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 
 ENGINES_FILE = "fairlead.dev/engines-file"
 """The annotation of a pool of `fairlead serve`, and of each of its instances: the file with the engines' addresses."""
-
-_OF_A_FILE: Mapping[PlanKind, str] = MappingProxyType(
-    {
-        PlanKind.SCALE: "the number of instances is the number of engines there; add an engine to the file, or remove one",
-        PlanKind.SCHEDULE: "no window can make or end an engine; write slo and earlyRejection in the file",
-        PlanKind.SCALING: "no load can make or end an engine; add an engine to the file, or remove one",
-        PlanKind.RATIO: "every engine there prefills and decodes",
-        PlanKind.ROLLOUT: "it has no template to roll out; restart the engines themselves",
-        PlanKind.ROLLBACK: "it has no template to go back to; restart the engines themselves",
-        PlanKind.DELETE: "it is there as long as `fairlead serve` runs; end that",
-    }
-)
-_OF_A_WORKLOAD: Mapping[PlanKind, str] = MappingProxyType(
-    {
-        PlanKind.SCALE: "they are made and ended by their workload; scale that, or name it in roles[].scaleTargetRef",
-        PlanKind.SCALING: "they are made and ended by their workload; scale that, or name it in roles[].scaleTargetRef",
-        PlanKind.RATIO: "they are made and ended by their workloads; scale those",
-        PlanKind.ROLLOUT: "their workload has the template, and replaces them by its own rules",
-        PlanKind.ROLLBACK: "their workload has the template; go back there, as with kubectl rollout undo",
-    }
-)
-
-
-_OF_NUMBERS = frozenset({PlanKind.SCALE, PlanKind.SCALING})
-"""Kinds of plans that are possible for a workload which the pool scales."""
 
 
 def engines_file(annotations: Mapping[str, str]) -> str | None:
@@ -77,10 +51,10 @@ def check_possible(kind: PlanKind, spec: Mapping[str, Any], annotations: Mapping
     """Raises Conflict for a kind of plan that needs instances to be made or ended (`engines-are-fixed`), and for one
     that lists engines where instances are pods (`engines-are-pods`).
     """
-    file, selector = engines_file(annotations), selector_of(spec)
-    if file is None and kind is PlanKind.ENGINES:
-        raise Conflict("engines-are-pods", "the pool has no list of engines, its instances are pods; scale it, or its workload")
-    if file is not None and kind in _OF_A_FILE:
-        raise Conflict("engines-are-fixed", f"a plan of kind {kind} is not possible for the engines of {file}: {_OF_A_FILE[kind]}")
-    if selector is not None and kind in _OF_A_WORKLOAD and not (kind in _OF_NUMBERS and scale_target_of(spec) is not None):
-        raise Conflict("engines-are-fixed", f"a plan of kind {kind} is not possible for the pods with {selector}: {_OF_A_WORKLOAD[kind]}")
+    facts, file, selector = kind.facts, engines_file(annotations), selector_of(spec)
+    if file is None and facts.pods_refusal:
+        raise Conflict("engines-are-pods", facts.pods_refusal)
+    if file is not None and facts.file_refusal:
+        raise Conflict("engines-are-fixed", f"a plan of kind {kind} is not possible for the engines of {file}: {facts.file_refusal}")
+    if selector is not None and facts.workload_refusal and not (facts.for_scale_targets and scale_target_of(spec) is not None):
+        raise Conflict("engines-are-fixed", f"a plan of kind {kind} is not possible for the pods with {selector}: {facts.workload_refusal}")

@@ -33,26 +33,13 @@ from fairlead_api.simulations.store.sizings import newest_found
 from fairlead_api.tables import load_samples, pool_rollups_1m, pool_rollups_10s, pools, rejections
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport, RejectionSample
 
-_ADVICE = {
-    RejectionReason.PREDICTED_TTFT: "Every instance would miss the TTFT target. Add instances; prompts too long for one of them need a longer slo.ttft.",
-    RejectionReason.DECODE_OVERLOADED: "Decoding would miss the TPOT target. Add instances (that decode), raise slo.tpot, or raise earlyRejection.headroom.",
-    RejectionReason.AFTER_PREFILL: "Prompts were computed in vain. Add decode instances, or set earlyRejection.mode to Load: it refuses at arrival.",
-    RejectionReason.QUEUE_FULL: "Router queues are full. Add instances, or raise routing.prefillsInFlight.",
-    RejectionReason.QUEUE_TIMEOUT: "Requests waited too long in the router's queue. Add instances, or turn on earlyRejection to refuse them at once.",
-    RejectionReason.NO_INSTANCES: "No instance accepts requests. Look at the pool's instances and conditions.",
-    RejectionReason.POLICY_FAILED: "The routing policy failed on these requests. The routers' logs say how; choose another policy meanwhile.",
-    RejectionReason.SCALED_TO_ZERO: "No instance is wanted. Raise replicas, or look at the pool's schedules.",
-    RejectionReason.UPSTREAM_FAILED: "Engines failed before the first byte on every try. Look at the engines' logs and restarts.",
-    RejectionReason.SHUTTING_DOWN: "A router was shutting down. Clients should retry; nothing to change.",
-}
-
 
 def advice(reason: str, found: Simulated | None = None) -> str:
     """One to three sentences; for a cause that this version does not know, they say where to look. If requests were
     refused because instances were missing, `found`, the result of the pool's latest simulations, adds to them.
     """
     try:
-        usual = _ADVICE[RejectionReason(reason)]
+        usual = RejectionReason(reason).facts.suggestion
     except ValueError:
         return "Look at the routers' logs for this cause."
     if found is None or reason not in FOR_PREFILL | FOR_DECODE:

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from typing import Protocol
 
 from fairlead.errors import InvalidInput
-from fairlead.reports.batches import Report, ReportReceipt, RouterGone
+from fairlead.reports.batches import ROW_KINDS, Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
 from fairlead_api.infra.times import check_time
 from fairlead_api.reports.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
@@ -77,12 +77,9 @@ class Ingestion:
             ignored += dropped
         await self._store.prepare(
             {
-                "load_samples": _days(sample.second for report in kept for sample in report.loads),
-                "decisions": _days(decision.at for report in kept for decision in report.decisions),
-                "rejections": _days(rejection.second for report in kept for rejection in report.rejections),
-                "arrivals": _days(arrival.second for report in kept for arrival in report.arrivals),
-                "recorded_requests": _days(request.at for report in kept for request in report.traffic),
-                "slo_samples": _days(sample.second for report in kept for sample in report.slo_samples),
+                kind.table: _days(getattr(row, kind.time.value) for report in kept for row in getattr(report, name))
+                for name, kind in ROW_KINDS.items()
+                if kind.table
             }
         )
         done = await self._store.ingest(kept)

@@ -6,8 +6,8 @@ clock: a router's clock may be wrong, and history is kept whatever that clock sa
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from itertools import chain
 from math import isnan
@@ -16,7 +16,7 @@ from string import ascii_letters, digits
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fairlead.reports.batches import AskAddress, Report
+from fairlead.reports.batches import ROW_KINDS, AskAddress, Report, RouterState, RowKind, RowTime
 
 MAX_NAME = 1024
 """Longest text stored, in bytes of UTF-8: two of them fit into an index entry."""
@@ -44,18 +44,11 @@ _known_checks: dict[Any, tuple[tuple[str, Check, str], ...]] = {}
 _known_columns: dict[Any, tuple[tuple[Callable[[Any], Any], Column], ...]] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ages:
-    """How old a row may be, in seconds, by field of Report.
+Ages = Mapping[str, float]
+"""How old a row may be, in seconds, by field of Report. What is not named is kept whatever its age."""
 
-    History of sessions is kept whatever its age, so it has no field here.
-    """
-
-    decisions: float
-    rejections: float
-    loads: float
-    key_use: float
-    traffic: float
+_STATE = [one.name for one in fields(RouterState) if one.name not in {"sent_at", "asked_at"}]
+"""The fields of a report with rows of the router's present state."""
 
 
 def clock_error(report: Report, now: float) -> float:
@@ -117,10 +110,21 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
         return place
 
+    def placing(name: str, kind: RowKind) -> Callable[[Any], Any]:
+        match kind.time:
+            case RowTime.HISTORY:
+                return in_history
+            case RowTime.MOMENT:
+                return a_sample(ages[name])
+            case RowTime.SECOND:
+                return a_second(ages[name])
+            case RowTime.MINUTE:
+                return a_minute(ages[name])
+            case RowTime.NONE:
+                return _as_it_is
+
     if shift:
-        seconds = (report.rejections, report.loads, report.arrivals, report.slo_samples, report.key_use)
-        timed = (report.bindings, report.migrations, report.decisions, report.traffic, *seconds)
-        dropped["clock"] += sum(len(rows) for rows in timed)
+        dropped["clock"] += sum(len(getattr(report, name)) for name, kind in ROW_KINDS.items() if kind.time is not RowTime.NONE)
     named = tuple(
         change if change.id else replace(change, id=f"{report.router}:{report.id}:{number}")
         for number, change in enumerate(report.bindings)
@@ -129,30 +133,20 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
     if asked_at is not None and (problem := _address_fault(asked_at)) is not None:
         dropped[problem] += 1
         asked_at = None
-    whole = replace(
-        report,
-        asked_at=asked_at,
-        bindings=kept(named, in_history),
-        migrations=kept(report.migrations, in_history),
-        migration_outcomes=kept(report.migration_outcomes, lambda row: row),
-        reroutes=kept(report.reroutes, in_history),
-        reroute_outcomes=kept(report.reroute_outcomes, lambda row: row),
-        decisions=kept(report.decisions, a_sample(ages.decisions), ages.decisions),
-        rejections=kept(report.rejections, a_second(ages.rejections), ages.rejections),
-        loads=kept(report.loads, a_second(ages.loads), ages.loads),
-        arrivals=kept(report.arrivals, a_second(ages.loads), ages.loads),
-        slo_samples=kept(report.slo_samples, a_second(ages.loads), ages.loads),
-        key_use=kept(report.key_use, a_minute(ages.key_use)),
-        traffic=kept(report.traffic, a_sample(ages.traffic), ages.traffic),
-        acknowledged=kept(report.acknowledged, lambda row: row),
-        in_flight=kept(report.in_flight, lambda row: row),
-        use=kept(report.use, lambda row: row),
-        troubled_engines=kept(report.troubled_engines, lambda row: row),
-        known_caches=kept(report.known_caches, lambda row: row),
-        learnt_figures=kept(report.learnt_figures, lambda row: row),
-        shares=kept(report.shares, lambda row: row),
-    )
-    return whole, dropped
+    rows = {name: getattr(report, name) for name in (*ROW_KINDS, *_STATE)} | {"bindings": named}
+    stored: dict[str, Any] = {
+        name: kept(rows[name], placing(name, kind), ages[name] if kind.time in _IN_ORDER else None) for name, kind in ROW_KINDS.items()
+    }
+    state: dict[str, Any] = {name: kept(rows[name], _as_it_is) for name in _STATE}
+    return replace(report, asked_at=asked_at, **stored, **state), dropped
+
+
+_IN_ORDER = frozenset({RowTime.MOMENT, RowTime.SECOND})
+"""Rows of these are looked at all together first, as almost always all of them can be stored."""
+
+
+def _as_it_is(row: Row) -> Row:
+    return row
 
 
 def _address_fault(address: AskAddress) -> str | None:

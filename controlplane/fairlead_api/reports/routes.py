@@ -12,7 +12,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from fairlead.errors import InvalidInput
-from fairlead.reports.batches import AskAddress, Report, ReportReceipt, RouterGone
+from fairlead.reports.batches import ROW_KINDS, AskAddress, Report, ReportReceipt, RouterGone
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard, understood
 from fairlead_api.features import Feature, Infra
@@ -124,14 +124,7 @@ def report_routes(
 
 def report_ages(retention: Retention) -> Ages:
     """Largest age at which a row is still stored: the age at which retention would delete it."""
-    day = 86_400.0
-    return Ages(
-        decisions=day * retention.decisions_days,
-        rejections=day * retention.rejections_days,
-        loads=day * retention.load_samples_days,
-        key_use=day * retention.rollups_1m_days,
-        traffic=day * retention.traffic_days,
-    )
+    return {name: 86_400.0 * getattr(retention, kind.kept) for name, kind in ROW_KINDS.items() if kind.kept}
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:

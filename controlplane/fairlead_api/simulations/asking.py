@@ -26,7 +26,8 @@ from fairlead_api.plans.stored_plans import Expected
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.engine_fits import MOST_POINTS, EngineFit, FitAccuracy
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import Plan, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import Plan
 from fairlead_client.resources.simulations import (
     MOST_INSTANCES,
     MOST_POLICIES,

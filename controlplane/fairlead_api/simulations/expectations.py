@@ -11,15 +11,17 @@ from typing import Any, Protocol
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import NotFound, ServiceError
-from fairlead_api.plans.effects import Question, ScaleQuestion, SpecQuestion
 from fairlead_api.plans.evidence import EvidenceReader
+from fairlead_api.plans.kinds.scale import ScaleQuestion
+from fairlead_api.plans.kinds.slo import SloQuestion
+from fairlead_api.plans.questions import CannotSimulate, Question
 from fairlead_api.plans.stored_plans import LIFE
 from fairlead_api.simulations.asking import PoolAtPresent, target_of
 from fairlead_api.simulations.expected_figures import Trialled, figures_of
-from fairlead_api.simulations.plan_changes import CannotSimulate, trial_of
+from fairlead_api.simulations.plan_changes import trial_of
 from fairlead_api.simulations.sizing import Asked, of_change
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
-from fairlead_client.resources.plans import Plan, PlanKind
+from fairlead_client.resources.plans import Plan
 from fairlead_client.resources.simulations import SimulationRequest
 from fairlead_client.simulation_jobs import JobRun, PoolChange, SimulatedTarget
 
@@ -171,7 +173,7 @@ class Expectations:
                 use, present = await self._evidence.use(pool, now), await self._store.present(pool, now)
             except NotFound as error:
                 raise CannotSimulate("the pool has no usable spec yet") from error
-            trial = trial_of(plan.kind, question, spec, use, startup_of(present))
+            trial = trial_of(question, spec, use, startup_of(present))
             requests = await self._store.recorded(pool, *window, MOST)
             if requests < LEAST:
                 raise CannotSimulate(f"{requests} requests were recorded in the last hour, and {LEAST} are needed")
@@ -208,7 +210,7 @@ def _starting(asked: Asked) -> str:
 def _tried_change(question: Question, asked: Asked) -> PoolChange | None:
     if isinstance(question, ScaleQuestion) and (question.role, question.before) == (asked.role, asked.present):
         return asked.scaled(question.after)
-    if isinstance(question, SpecQuestion) and question.kind is PlanKind.SLO:
+    if isinstance(question, SloQuestion):
         after = question.after.slo
         if (after.tpot_seconds, after.percentile / 100) == (asked.slo_tpot_seconds, asked.goal):
             return PoolChange(slo_ttft_seconds=after.ttft_seconds)

@@ -32,7 +32,8 @@ from fairlead_api.simulations.store.sizings import PostgresSizings
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.engine_fits import EngineFit, PoolEngine, ServedRequests
-from fairlead_client.resources.plans import NEEDED_ROLE, Plan, PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import Plan
 from fairlead_client.resources.simulations import (
     SimulatedPolicy,
     Simulation,
@@ -114,7 +115,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
     ) -> Any:
         """Previews the pool under a policy of a done simulation, the winner unless told otherwise. Changes nothing."""
         pool = PoolKey(namespace=namespace, name=name)
-        await guard.require(request, caller, NEEDED_ROLE[PlanKind.POLICY], str(pool))
+        await guard.require(request, caller, PlanKind.POLICY.facts.role, str(pool))
         return answer(await simulations.plan(pool, simulation_id, body, caller, clock()), 201)
 
     return routes

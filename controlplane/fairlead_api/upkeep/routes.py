@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
+from fairlead.reports.batches import ROW_KINDS
 from fairlead_api.access.guards import Guard
 from fairlead_api.advice.sizing import Sizing
 from fairlead_api.features import Feature, Infra
@@ -67,14 +68,7 @@ def upkeep_of(infra: Infra, close_plans: Callable[[datetime], Awaitable[None]]) 
 def keep(retention: Retention) -> Keep:
     """Days to keep, by table or setting."""
     return Keep(
-        partitioned={
-            "load_samples": retention.load_samples_days,
-            "arrivals": retention.load_samples_days,
-            "slo_samples": retention.load_samples_days,
-            "decisions": retention.decisions_days,
-            "rejections": retention.rejections_days,
-            "recorded_requests": retention.traffic_days,
-        },
+        partitioned={kind.table: getattr(retention, kind.kept) for kind in ROW_KINDS.values() if kind.table},
         plain={setting: getattr(retention, setting) for setting in SWEEPS},
     )
 

@@ -1,7 +1,7 @@
 """Refused: requests turned away, one finding for each reason, with what would end it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from fairlead.advice import wording
 from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy, refused
@@ -37,41 +37,36 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         )
 
 
-def _why(pool: PoolSituation, reason: str) -> _Why:
+def _why(pool: PoolSituation, word: str) -> _Why:
+    """What the reason says by itself, or with what is seen of this pool."""
+    try:
+        reason = RejectionReason(word)
+    except ValueError:
+        return _Why(words=f"the routers' reason is {word}")
     ttft, tpot = wording.seconds(pool.slo.ttft_seconds), wording.seconds(pool.slo.tpot_seconds)
-    match reason:
-        case RejectionReason.PREDICTED_TTFT:
-            return _Why(words=f"every instance was predicted to miss the TTFT target of {ttft} when they came")
-        case RejectionReason.DECODE_OVERLOADED:
-            return _Why(words=f"decoding was predicted to miss the TPOT target of {tpot} when they came")
-        case RejectionReason.AFTER_PREFILL:
-            remedy = Remedy(kind="early-rejection", words="early rejection at arrival", fields={"mode": "Load"})
-            words = f"decoding would miss the TPOT target of {tpot}, found when their prompts were computed in vain"
-            return _Why(words=f"{words}; mode Load refuses them at arrival", remedy=remedy)
-        case RejectionReason.QUEUE_FULL:
-            return _Why(words="routers' queues are full")
-        case RejectionReason.QUEUE_TIMEOUT if pool.early_rejection.mode == "Disabled":
-            remedy = Remedy(kind="early-rejection", words="early rejection", fields={"mode": "Load"})
-            return _Why(words="they waited in routers' queues until they expired; early rejection would tell them at once", remedy=remedy)
-        case RejectionReason.QUEUE_TIMEOUT:
-            return _Why(words="they waited in routers' queues until they expired")
-        case RejectionReason.NO_INSTANCES:
-            return _without_instances(pool)
-        case RejectionReason.POLICY_FAILED:
-            return _Why(words="the pool's routing policy failed on them; the routers' logs say how")
-        case RejectionReason.SCALED_TO_ZERO:
-            return _scaled_to_zero(pool)
-        case RejectionReason.UPSTREAM_FAILED:
-            failing = [one.id for one in sorted(pool.instances, key=lambda one: (-one.served.failed, one.id)) if one.served.failed]
-            where = f", most on {wording.listed(failing)}" if failing else ""
-            return _Why(words=f"engines failed before the first byte on every try{where}")
-        case RejectionReason.SHUTTING_DOWN:
-            return _Why(words="a router was shutting down; clients should try again")
-        case _:
-            return _Why(words=f"the routers' reason is {reason}")
+    usual = _Why(words=reason.facts.finding.format(ttft=ttft, tpot=tpot))
+    closer = _CLOSER.get(reason)
+    return usual if closer is None else closer(pool, usual)
 
 
-def _without_instances(pool: PoolSituation) -> _Why:
+def _after_prefill(_pool: PoolSituation, usual: _Why) -> _Why:
+    return replace(usual, remedy=Remedy(kind="early-rejection", words="early rejection at arrival", fields={"mode": "Load"}))
+
+
+def _expired(pool: PoolSituation, usual: _Why) -> _Why:
+    if pool.early_rejection.mode != "Disabled":
+        return usual
+    remedy = Remedy(kind="early-rejection", words="early rejection", fields={"mode": "Load"})
+    return _Why(words=f"{usual.words}; early rejection would tell them at once", remedy=remedy)
+
+
+def _failed(pool: PoolSituation, usual: _Why) -> _Why:
+    failing = [one.id for one in sorted(pool.instances, key=lambda one: (-one.served.failed, one.id)) if one.served.failed]
+    where = f", most on {wording.listed(failing)}" if failing else ""
+    return _Why(words=f"{usual.words}{where}")
+
+
+def _without_instances(pool: PoolSituation, _usual: _Why) -> _Why:
     cordoned = sorted(one.id for one in pool.instances if one.state is InstanceState.CORDONED)
     if not cordoned or any(one.accepting for one in pool.instances):
         present = wording.count(len(pool.instances), "instance")
@@ -80,10 +75,19 @@ def _without_instances(pool: PoolSituation) -> _Why:
     return _Why(words=words, remedy=Remedy(kind="uncordon", words=f"uncordoning {cordoned[0]}", instance=cordoned[0]))
 
 
-def _scaled_to_zero(pool: PoolSituation) -> _Why:
+def _scaled_to_zero(pool: PoolSituation, usual: _Why) -> _Why:
     role = pool.roles[0] if len(pool.roles) == 1 else None
-    words = "no instance is desired"
     if role is None or not pool.can_scale or pool.scaling.mode is ScalingMode.SLO or role.wanted or role.most < 1:
-        return _Why(words=words)
+        return usual
     named = None if role.role is Role.BOTH else role.role
-    return _Why(words=words, remedy=Remedy(kind="scale", words="1 replica", replicas=1, role=named))
+    return replace(usual, remedy=Remedy(kind="scale", words="1 replica", replicas=1, role=named))
+
+
+_CLOSER: Mapping[RejectionReason, Callable[[PoolSituation, _Why], _Why]] = {
+    RejectionReason.AFTER_PREFILL: _after_prefill,
+    RejectionReason.QUEUE_TIMEOUT: _expired,
+    RejectionReason.NO_INSTANCES: _without_instances,
+    RejectionReason.SCALED_TO_ZERO: _scaled_to_zero,
+    RejectionReason.UPSTREAM_FAILED: _failed,
+}
+"""The reasons of which the pool's state tells more."""

@@ -1,6 +1,10 @@
 """What is sent: batches with what is true of the router at that moment, the receipt, and the last word of a router."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
 
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
@@ -58,24 +62,76 @@ class RouterState:
     shares: tuple[PoolShare, ...] = ()
 
 
+class Cargo(StrEnum):
+    """The kind of records in a batch; it decides which batches are given up first."""
+
+    HISTORY = "history"
+    SAMPLES = "samples"
+
+
+class RowTime(StrEnum):
+    """How the time of a row is judged when it arrives.
+
+    `HISTORY` is kept whatever its age, and an impossible `at` becomes the time of arrival. Rows of a `MOMENT` (`at`), a
+    `SECOND` or a `MINUTE` are dropped when they are too old or in the future. `NONE` have no time.
+    """
+
+    HISTORY = "history"
+    MOMENT = "at"
+    SECOND = "second"
+    MINUTE = "minute"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowKind:
+    """What becomes of the rows in one field of a report: routers batch them by it, and the API checks and stores them.
+
+    `kept` is the retention, in days, by the setting's name: older rows are not stored. `table` is partitioned by days
+    and takes the rows as they are; empty = the rows are stored in another way.
+    """
+
+    cargo: Cargo
+    time: RowTime
+    kept: str = ""
+    table: str = ""
+    of_schedulers: bool = True
+    """Schedulers record such rows, each for its pool; the others are the router's own."""
+    of_pools: bool = True
+
+
+def _rows(cargo: Cargo, time: RowTime, **about: Any) -> Any:
+    """A field of rows of one kind."""
+    return field(default=(), metadata={_KIND: RowKind(cargo=cargo, time=time, **about)})
+
+
+_KIND = "rows"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
     """The records of one router since its last batch, as they wait on the router's disk. `id` is unique forever."""
 
     id: str
     router: str
-    bindings: tuple[BindingChange, ...] = ()
-    migrations: tuple[MigrationRecord, ...] = ()
-    migration_outcomes: tuple[MigrationOutcome, ...] = ()
-    reroutes: tuple[ReRouteRecord, ...] = ()
-    reroute_outcomes: tuple[MigrationOutcome, ...] = ()
-    decisions: tuple[DecisionRecord, ...] = ()
-    rejections: tuple[RejectionRecord, ...] = ()
-    loads: tuple[LoadSample, ...] = ()
-    arrivals: tuple[ArrivalSample, ...] = ()
-    slo_samples: tuple[SloSample, ...] = ()
-    key_use: tuple[KeyUse, ...] = ()
-    traffic: tuple[RecordedRequest, ...] = ()
+    bindings: tuple[BindingChange, ...] = _rows(Cargo.HISTORY, RowTime.HISTORY)
+    migrations: tuple[MigrationRecord, ...] = _rows(Cargo.HISTORY, RowTime.HISTORY)
+    migration_outcomes: tuple[MigrationOutcome, ...] = _rows(Cargo.HISTORY, RowTime.NONE)
+    reroutes: tuple[ReRouteRecord, ...] = _rows(Cargo.HISTORY, RowTime.HISTORY)
+    reroute_outcomes: tuple[MigrationOutcome, ...] = _rows(Cargo.HISTORY, RowTime.NONE)
+    decisions: tuple[DecisionRecord, ...] = _rows(Cargo.SAMPLES, RowTime.MOMENT, kept="decisions_days", table="decisions")
+    rejections: tuple[RejectionRecord, ...] = _rows(Cargo.HISTORY, RowTime.SECOND, kept="rejections_days", table="rejections")
+    loads: tuple[LoadSample, ...] = _rows(Cargo.SAMPLES, RowTime.SECOND, kept="load_samples_days", table="load_samples")
+    arrivals: tuple[ArrivalSample, ...] = _rows(Cargo.SAMPLES, RowTime.SECOND, kept="load_samples_days", table="arrivals")
+    slo_samples: tuple[SloSample, ...] = _rows(Cargo.SAMPLES, RowTime.SECOND, kept="load_samples_days", table="slo_samples")
+    key_use: tuple[KeyUse, ...] = _rows(Cargo.HISTORY, RowTime.MINUTE, kept="rollups_1m_days", of_schedulers=False, of_pools=False)
+    traffic: tuple[RecordedRequest, ...] = _rows(
+        Cargo.SAMPLES, RowTime.MOMENT, kept="traffic_days", table="recorded_requests", of_schedulers=False
+    )
+
+
+ROW_KINDS: Mapping[str, RowKind] = MappingProxyType({one.name: one.metadata[_KIND] for one in fields(ReportBatch) if _KIND in one.metadata})
+"""The kinds of rows by their field of ReportBatch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,30 @@
-"""Refused requests, counted by cause and second."""
+"""Refused requests, counted by cause and second, and the reasons with what routers, advice and pages say of each."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
+from fairlead.instances import Role
 from fairlead.tables import DEFAULT_CLASS, PoolKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonFacts:
+    """What is known of a reason, as routers answer, pages show and advice words it.
+
+    `short` is the role whose instances are short then: prefill, decode, or None for neither. `by_estimate`: the refusal
+    is for lack of time or room, as estimated or counted by the router; else no instance serves or may serve.
+    """
+
+    status: int
+    title: str
+    finding: str
+    """Ends the sentence "The pool refuses 2 requests/s: …"; `{ttft}` and `{tpot}` stand for the pool's targets."""
+    suggestion: str
+    """What to do about it, in one or two sentences."""
+    short: Role | None = None
+    by_estimate: bool = False
 
 
 class RejectionReason(StrEnum):
@@ -21,9 +42,91 @@ class RejectionReason(StrEnum):
     UPSTREAM_FAILED = "rejected-upstream-failed"
     SHUTTING_DOWN = "rejected-shutting-down"
 
+    @property
+    def facts(self) -> ReasonFacts:
+        """What is known of the reason."""
+        return _FACTS[self]
 
-FOR_PREFILL = frozenset({RejectionReason.PREDICTED_TTFT, RejectionReason.QUEUE_FULL, RejectionReason.QUEUE_TIMEOUT})
-FOR_DECODE = frozenset({RejectionReason.DECODE_OVERLOADED, RejectionReason.AFTER_PREFILL})
+
+_FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
+    {
+        RejectionReason.PREDICTED_TTFT: ReasonFacts(
+            status=429,
+            title="First token predicted too late",
+            finding="every instance was predicted to miss the TTFT target of {ttft} when they came",
+            suggestion="Every instance would miss the TTFT target. Add instances; prompts too long for one of them need a longer slo.ttft.",
+            short=Role.PREFILL,
+            by_estimate=True,
+        ),
+        RejectionReason.DECODE_OVERLOADED: ReasonFacts(
+            status=429,
+            title="Decode predicted too slow",
+            finding="decoding was predicted to miss the TPOT target of {tpot} when they came",
+            suggestion="Decoding would miss the TPOT target. Add instances (that decode), raise slo.tpot, or raise earlyRejection.headroom.",
+            short=Role.DECODE,
+            by_estimate=True,
+        ),
+        RejectionReason.AFTER_PREFILL: ReasonFacts(
+            status=429,
+            title="Decode too slow, after a prefill in vain",
+            finding=(
+                "decoding would miss the TPOT target of {tpot}, found when their prompts were computed in vain; "
+                "mode Load refuses them at arrival"
+            ),
+            suggestion="Prompts were computed in vain. Add decode instances, or set earlyRejection.mode to Load: it refuses at arrival.",
+            short=Role.DECODE,
+        ),
+        RejectionReason.QUEUE_FULL: ReasonFacts(
+            status=429,
+            title="Queue full",
+            finding="routers' queues are full",
+            suggestion="Router queues are full. Add instances, or raise routing.prefillsInFlight.",
+            short=Role.PREFILL,
+            by_estimate=True,
+        ),
+        RejectionReason.QUEUE_TIMEOUT: ReasonFacts(
+            status=429,
+            title="Waited too long in the queue",
+            finding="they waited in routers' queues until they expired",
+            suggestion="Requests waited too long in the router's queue. Add instances, or turn on earlyRejection to refuse them at once.",
+            short=Role.PREFILL,
+            by_estimate=True,
+        ),
+        RejectionReason.NO_INSTANCES: ReasonFacts(
+            status=503,
+            title="No instance serving",
+            finding="none of its instances accepts requests",
+            suggestion="No instance accepts requests. Look at the pool's instances and conditions.",
+        ),
+        RejectionReason.POLICY_FAILED: ReasonFacts(
+            status=500,
+            title="The routing policy failed",
+            finding="the pool's routing policy failed on them; the routers' logs say how",
+            suggestion="The routing policy failed on these requests. The routers' logs say how; choose another policy meanwhile.",
+        ),
+        RejectionReason.SCALED_TO_ZERO: ReasonFacts(
+            status=503,
+            title="Scaled to zero",
+            finding="no instance is desired",
+            suggestion="No instance is wanted. Raise replicas, or look at the pool's schedules.",
+        ),
+        RejectionReason.UPSTREAM_FAILED: ReasonFacts(
+            status=502,
+            title="Every instance tried failed",
+            finding="engines failed before the first byte on every try",
+            suggestion="Engines failed before the first byte on every try. Look at the engines' logs and restarts.",
+        ),
+        RejectionReason.SHUTTING_DOWN: ReasonFacts(
+            status=503,
+            title="Router shutting down",
+            finding="a router was shutting down; clients should try again",
+            suggestion="A router was shutting down. Clients should retry; nothing to change.",
+        ),
+    }
+)
+
+FOR_PREFILL = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.PREFILL)
+FOR_DECODE = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.DECODE)
 """Refusals because prefill instances are short, and because decode instances are. The other reasons belong to neither.
 """
 

@@ -4,7 +4,8 @@ from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_client.resources.simulations import Simulation, SimulationItem, SimulationPlanRequest, SimulationRequest
 

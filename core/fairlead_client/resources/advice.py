@@ -5,7 +5,7 @@ from datetime import datetime
 
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
 from fairlead_client.resources.figures import RangeFigures
-from fairlead_client.resources.plans import PlanRequest
+from fairlead_client.resources.plan_kinds import PlanRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.reports.rejections import RejectionReason
-from fairlead.routing.admission.refusals import UPSTREAM_FAILED_STATUS, why_closed
+from fairlead.routing.admission.refusals import why_closed
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.tables import RoutingTable
 from fairlead_router.protocols.dialects import Dialect, error_body
@@ -80,14 +80,12 @@ def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
     return error_answer(dialect, 500, "internal_error", message)
 
 
-def _dropped(
-    dialect: Dialect, status: int, reason: RejectionReason, message: str, retry_after_seconds: float | None, extra: Headers
-) -> ErrorAnswer:
+def _dropped(dialect: Dialect, reason: RejectionReason, message: str, retry_after_seconds: float | None, extra: Headers) -> ErrorAnswer:
     word = reason.value.encode()
     headers: Headers = [(b"x-llm-d-request-dropped-reason", word), (b"x-fairlead-rejection", word), *extra]
     if retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(min(retry_after_seconds, 86400.0)))))
-    return error_answer(dialect, status, reason.value, message, None, headers)
+    return error_answer(dialect, reason.facts.status, reason.value, message, None, headers)
 
 
 def refusal_answer(
@@ -97,7 +95,7 @@ def refusal_answer(
     was tried.
     """
     extra = [(b"x-fairlead-pool", pool), *decision_headers(refusal), *engine]
-    return _dropped(dialect, refusal.status, refusal.reason, refusal.message, refusal.retry_after_seconds, extra)
+    return _dropped(dialect, refusal.reason, refusal.message, refusal.retry_after_seconds, extra)
 
 
 def upstream_failed(
@@ -112,21 +110,21 @@ def upstream_failed(
     after `retry_after` seconds. `decided` is the decision of a routed request.
     """
     extra = [(b"x-fairlead-pool", pool), *(decision_headers(decided) if decided is not None else ()), *engine]
-    return _dropped(dialect, UPSTREAM_FAILED_STATUS, RejectionReason.UPSTREAM_FAILED, message, retry_after or 1.0, extra)
+    return _dropped(dialect, RejectionReason.UPSTREAM_FAILED, message, retry_after or 1.0, extra)
 
 
 def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
     """503: the pool has no instance that takes requests."""
-    return _dropped(dialect, 503, RejectionReason.NO_INSTANCES, message, 1.0, [(b"x-fairlead-pool", pool)])
+    return _dropped(dialect, RejectionReason.NO_INSTANCES, message, 1.0, [(b"x-fairlead-pool", pool)])
 
 
 def closed(table: RoutingTable, now: float, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
     """503: the pool is to have no instances, and no request changes that."""
     message, retry_after = why_closed(table, now)
-    return _dropped(dialect, 503, RejectionReason.SCALED_TO_ZERO, message, retry_after, [(b"x-fairlead-pool", pool)])
+    return _dropped(dialect, RejectionReason.SCALED_TO_ZERO, message, retry_after, [(b"x-fairlead-pool", pool)])
 
 
 def shutting_down(dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
     """503 while this router drains; another router serves."""
     message = "this router is shutting down; send the request again"
-    return _dropped(dialect, 503, RejectionReason.SHUTTING_DOWN, message, 1.0, [(b"connection", b"close")])
+    return _dropped(dialect, RejectionReason.SHUTTING_DOWN, message, 1.0, [(b"connection", b"close")])

@@ -15,60 +15,18 @@ from typing import Any
 
 import msgspec
 
-from fairlead.reports.arrivals import ArrivalSample
-from fairlead.reports.batches import ReportBatch
+from fairlead.reports.batches import ROW_KINDS, Cargo, ReportBatch
 from fairlead.reports.bindings import BindingChange
-from fairlead.reports.decisions import DecisionRecord
-from fairlead.reports.key_use import KeyUse
-from fairlead.reports.loads import LoadSample
-from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
-from fairlead.reports.objectives import SloSample
-from fairlead.reports.rejections import RejectionRecord
-from fairlead.reports.traffic import RecordedRequest
+from fairlead.reports.moves import MigrationRecord
 from fairlead_client.report_posts import decode_batch, encode_batch
 from fairlead_router.pools.key_use import KeyUseCounts
 from fairlead_router.pools.pools import Pools
-from fairlead_router.reporting.spool import Cargo, Spool
+from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
 BATCH_RECORDS = 500
 
 logger = logging.getLogger(__name__)
-
-Record = (
-    BindingChange
-    | MigrationRecord
-    | MigrationOutcome
-    | ReRouteRecord
-    | DecisionRecord
-    | RejectionRecord
-    | LoadSample
-    | ArrivalSample
-    | SloSample
-    | KeyUse
-    | RecordedRequest
-)
-
-FIELDS: tuple[tuple[Cargo, str], ...] = (
-    (Cargo.HISTORY, "bindings"),
-    (Cargo.HISTORY, "migrations"),
-    (Cargo.HISTORY, "migration_outcomes"),
-    (Cargo.HISTORY, "reroutes"),
-    (Cargo.HISTORY, "reroute_outcomes"),
-    (Cargo.HISTORY, "rejections"),
-    (Cargo.HISTORY, "key_use"),
-    (Cargo.SAMPLES, "decisions"),
-    (Cargo.SAMPLES, "loads"),
-    (Cargo.SAMPLES, "arrivals"),
-    (Cargo.SAMPLES, "traffic"),
-    (Cargo.SAMPLES, "slo_samples"),
-)
-"""The fields of ReportBatch that hold records, with the cargo each belongs to."""
-
-OF_SCHEDULERS = tuple(name for _, name in FIELDS if name not in {"key_use", "traffic"})
-"""Fields that schedulers record, each for its pool. A key's use belongs to no one pool, and traffic is this router's
-own record.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +38,16 @@ class Batch:
     content: bytes
 
 
-def encode_batches(router: str, records: dict[str, list[Record]], new_id: Callable[[], str]) -> Iterator[Batch]:
+def encode_batches(router: str, records: dict[str, list[Any]], new_id: Callable[[], str]) -> Iterator[Batch]:
     """Cut records (by field of ReportBatch, in order) into batches of about BATCH_RECORDS.
 
     History and samples never share a batch. A migration is always in the same batch as its binding.
     """
     migrations = {record.id: record for record in records.get("migrations", ()) if isinstance(record, MigrationRecord)}
     for cargo in Cargo:
-        pending: dict[str, list[Record]] = {}
+        pending: dict[str, list[Any]] = {}
         size = 0
-        for of, name in FIELDS:
-            if of is not cargo:
-                continue
+        for name in [name for name, kind in ROW_KINDS.items() if kind.cargo is cargo]:
             for record in migrations.values() if name == "migrations" else records.get(name, ()):
                 pending.setdefault(name, []).append(record)
                 size += 1
@@ -105,7 +61,7 @@ def encode_batches(router: str, records: dict[str, list[Record]], new_id: Callab
             yield _batch(router, cargo, size, pending, new_id())
 
 
-def _batch(router: str, cargo: Cargo, size: int, fields: dict[str, list[Record]], batch_id: str) -> Batch:
+def _batch(router: str, cargo: Cargo, size: int, fields: dict[str, list[Any]], batch_id: str) -> Batch:
     rows: dict[str, Any] = {name: tuple(records) for name, records in fields.items()}
     return Batch(cargo=cargo, records=size, content=encode_batch(ReportBatch(id=batch_id, router=router, **rows)))
 
@@ -155,11 +111,11 @@ class Collector:
         """
         dropped = 0
         now = self._now()
-        records: dict[str, list[Record]] = {"key_use": list(self._key_use.take(now, final=final))}
+        records: dict[str, list[Any]] = {"key_use": list(self._key_use.take(now, final=final))}
         for pool in self._pools.living():
             ended = self._pools.has_ended(pool)
             taken = pool.scheduler.take_records(now, final=final or ended)
-            for name in OF_SCHEDULERS:
+            for name in [name for name, kind in ROW_KINDS.items() if kind.of_schedulers]:
                 records.setdefault(name, []).extend(getattr(taken, name))
             traffic, lost = pool.account.traffic.take(pool.table)
             records.setdefault("traffic", []).extend(traffic)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
-from fairlead.reports.batches import Acknowledgement, AskAddress, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.batches import Acknowledgement, AskAddress, Cargo, ReportBatch, ReportReceipt, RouterGone, RouterState
 from fairlead.tables import PoolKey
 from fairlead_client.internal import REPORT_SECONDS, SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
@@ -27,7 +27,7 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.keys import GatewayKeys
 from fairlead_router.pools.pools import Pools
 from fairlead_router.reporting.learnt_figures import known_caches, learnt_figures
-from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch
+from fairlead_router.reporting.spool import Spool, SpooledBatch
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
 LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)

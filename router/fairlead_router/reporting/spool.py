@@ -18,8 +18,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
+
+from fairlead.reports.batches import Cargo
 
 MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
 """Most bytes that wait in memory while the disk accepts none, within the bound of all."""
@@ -29,13 +30,6 @@ MOST_ASIDE = 256
 _NAME = re.compile(r"(\d{16})\.(history|samples)\.(\d+)\.json")
 
 logger = logging.getLogger(__name__)
-
-
-class Cargo(StrEnum):
-    """The kind of records in a batch; it decides which batches are given up first."""
-
-    HISTORY = "history"
-    SAMPLES = "samples"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

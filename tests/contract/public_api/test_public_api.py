@@ -28,7 +28,8 @@ from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.moves import Migration, MigrationFlow, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport

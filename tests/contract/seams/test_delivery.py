@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.reports.batches import ReportBatch
+from fairlead.reports.batches import Cargo, ReportBatch
 from fairlead_client.outcomes import Cause, Later, Taken
 from fairlead_client.report_posts import encode_batch
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.keys import GatewayKeys
 from fairlead_router.pools.pools import Pools
 from fairlead_router.reporting.delivering import Delivery, Lane
-from fairlead_router.reporting.spool import Cargo, Spool
+from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.running.api import CHAT, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.seams import Clients, Seam

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest
 from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE, INSTANCES
 from fairlead_testing.running.browser_site import (

@@ -17,7 +17,8 @@ from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.plans import ApplyRequest, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT, ApiInstance, a_load, a_report, a_state, an_instance, running_api
 

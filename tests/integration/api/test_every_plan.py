@@ -9,7 +9,8 @@ from fairlead_api.plans.objects import Target
 from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 
@@ -82,7 +83,7 @@ async def test_every_kind_is_planned_applied_and_undone_and_all_is_as_before(api
     for kind, request in REQUESTS.items():
         for role, client in clients.items():
             before = await present(api, cluster)
-            if not role.reaches(NEEDED_ROLE[kind]):
+            if not role.reaches(kind.facts.role):
                 with pytest.raises(ApiProblem) as refused:
                     await client.create_plan(CHAT, request)
                 made = await api.admin.create_plan(CHAT, request)

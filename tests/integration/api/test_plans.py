@@ -13,7 +13,8 @@ from fairlead.reports.moves import MigrationOutcome, MoveOutcome
 from fairlead.reports.objectives import SloSample
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, TokenRequest
-from fairlead_client.resources.plans import ApplyRequest, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.waiting import PATIENCE_SECONDS

@@ -18,7 +18,8 @@ from fairlead_api.access.logins import FAILED_LOGINS
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, LoginLinkRequest, LoginMode, TokenRequest
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import SECRETS, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
@@ -139,7 +140,7 @@ async def test_every_write_needs_its_role_in_the_namespace_of_the_pool(database_
         theirs = await api.admin.create_plan(THEIRS, PlanRequest(kind=PlanKind.SCALE, replicas=5))
         client = await in_namespace(api, held) if held != "none" else await in_namespace(api, "admin", "elsewhere")
         for kind in PlanKind:
-            allowed = held != "none" and AccessRole(held).reaches(NEEDED_ROLE[kind])
+            allowed = held != "none" and AccessRole(held).reaches(kind.facts.role)
             asked = PlanRequest(kind=kind, replicas=5 if kind is PlanKind.SCALE else None)
             assert (await _status(client.create_plan(MINE, asked)) == 403) != allowed, (kind, held)
             assert await _status(client.create_plan(THEIRS, asked)) == 403

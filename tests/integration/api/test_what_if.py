@@ -23,7 +23,8 @@ from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.reports.traffic import RecordedRequest
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation, Quantity
-from fairlead_client.resources.plans import ApplyRequest, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, PlanState
 from fairlead_client.resources.simulations import (
     EngineModel,
     SimulatedPolicy,

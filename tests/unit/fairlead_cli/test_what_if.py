@@ -11,7 +11,7 @@ import pytest
 from fairlead_cli import asking
 from fairlead_cli import main as command_line
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.plans import PlanRequest
+from fairlead_client.resources.plan_kinds import PlanRequest
 from fairlead_client.resources.simulations import (
     SimulatedPolicy,
     Simulation,

@@ -10,11 +10,11 @@ from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.object_marks import PLAN, owner_of
-from fairlead_api.plans.engine_changes import engines_patch, weighed_engine
+from fairlead_api.plans.kinds.engines import engines_patch, weighed_engine
 from fairlead_api.plans.merge_patches import inverse
 from fairlead_api.plans.objects import Target
 from fairlead_api.pools.fixed_engines import check_possible, engines_file
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_process.policies import installed_policies
 from fairlead_serve.file_cluster import FileCluster
 from fairlead_serve.pool_files import digest

@@ -8,7 +8,6 @@ import msgspec
 from fairlead.advice.findings import EvidenceKind, HarmUnit
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.advice import Advice, AdviceEvidence
-from fairlead_client.resources.plans import NEEDED_ROLE
 from fairlead_web.text import formats
 from fairlead_web.text.addresses import instance_path, pool_path, with_query
 from fairlead_web.text.time_ranges import stamp
@@ -79,7 +78,7 @@ def _finding(one: Advice) -> Finding:
         plan=msgspec.json.encode(one.plan).decode(),
         plan_path=f"{pool_path(one.pool)}/advice",
         plan_words=one.plan_words or one.plan.kind.value,
-        needed=NEEDED_ROLE[one.plan.kind],
+        needed=one.plan.kind.facts.role,
     )
 
 

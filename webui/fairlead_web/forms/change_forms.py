@@ -4,17 +4,20 @@ Fields are filled in as the spec has them. A form that was refused keeps what wa
 it. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import yaml
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind, PlanRequest
+from fairlead_client.resources.kind_facts import Input, InputKind, KindFacts
+from fairlead_client.resources.plan_kinds import PLAN_KINDS, PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
-from fairlead_web.forms.changed_sections import SECTIONS, Input, Section
+from fairlead_process.yaml_documents import complaint, read_yaml
 from fairlead_web.text import formats
 from fairlead_web.text.typed_text import number, whole_number
 from fairlead_web.text.yaml_text import yaml_text
@@ -47,10 +50,6 @@ class ChangeForm:
     opened: bool
 
 
-OF_RUNNING_ENGINES = frozenset({PlanKind.POLICY, PlanKind.SLO, PlanKind.EARLY_REJECTION, PlanKind.RING, PlanKind.MIGRATIONS})
-"""The changes that are possible for a pool whose instances nobody here makes or scales."""
-
-
 def change_forms(
     pool: PoolSummary, spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> list[ChangeForm]:
@@ -60,19 +59,26 @@ def change_forms(
 
     `typed` is the form that was refused, and `problem` why.
     """
-    if pool.runs_already and pool.scale_target is None:
-        possible = {kind: section for kind, section in SECTIONS.items() if kind in OF_RUNNING_ENGINES}
-        listed = [_engine_form(typed, problem)] if pool.engines_file is not None else []
-        return [*listed, *(_section_form(kind, section, spec, typed, problem) for kind, section in possible.items())]
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
-    made = [_scale_form(spec, role, wanted, typed, problem) for role in roles]
-    several = len(roles) > 1
-    left_out = {PlanKind.RATIO} if not several else set()
-    if pool.runs_already:
-        left_out |= {PlanKind.RATIO, PlanKind.ROLLOUT}
-    sections = {kind: section for kind, section in SECTIONS.items() if kind not in left_out}
-    forms = [*made, *(_section_form(kind, section, spec, typed, problem) for kind, section in sections.items())]
-    return [*forms, _deletion_form(pool, typed, problem)]
+    forms: list[ChangeForm] = []
+    for kind in PLAN_KINDS:
+        if not _is_offered(kind.facts, pool, several=len(roles) > 1):
+            continue
+        if "replicas" in kind.facts.takes:
+            forms += [_scale_form(spec, role, wanted, typed, problem) for role in roles]
+        else:
+            forms.append(_form(kind, spec, typed, problem))
+    return forms
+
+
+def _is_offered(facts: KindFacts, pool: PoolSummary, *, several: bool) -> bool:
+    """Whether a pool, of `several` roles or one, has a form of the kind."""
+    if not facts.title:
+        return False
+    if pool.runs_already and pool.scale_target is None:
+        return facts.for_running_engines and (not facts.pods_refusal or pool.engines_file is not None)
+    possible = not pool.runs_already or facts.for_scale_targets or not facts.workload_refusal
+    return possible and not facts.pods_refusal and (several or not facts.for_pairs)
 
 
 def _at(section: Mapping[str, Any], path: str) -> Any:
@@ -80,29 +86,6 @@ def _at(section: Mapping[str, Any], path: str) -> Any:
     for name in path.split("."):
         found = (found or {}).get(name)
     return found
-
-
-def _engine_form(typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
-    mine = typed.get("kind") == PlanKind.ENGINES
-    kept = typed if mine else {}
-    asked_for = (
-        ("url", "Address", "text", "http://HOST:PORT"),
-        ("name", "Name", "text", "by default host and port"),
-        ("weight", "Weight", "number", "share of the keys beside engines of weight 1"),
-    )
-    return ChangeForm(
-        id="engines",
-        kind=PlanKind.ENGINES,
-        role="",
-        title="Add an engine",
-        now="",
-        fields=tuple(
-            FormField(name=name, words=words, kind=kind, value=kept.get(name, ""), hint=hint) for name, words, kind, hint in asked_for
-        ),
-        needed=NEEDED_ROLE[PlanKind.ENGINES],
-        problem=_told(problem) if mine else None,
-        opened=mine,
-    )
 
 
 def _scale_form(
@@ -128,50 +111,35 @@ def _scale_form(
         title="Scale" if alone else f"Scale {name}",
         now=formats.count(number) if number == now else f"{formats.count(number)} declared, {formats.count(now)} wanted now",
         fields=(FormField(name="replicas", words="Replicas", kind="number", value=value, hint=bounds),),
-        needed=NEEDED_ROLE[PlanKind.SCALE],
+        needed=PlanKind.SCALE.facts.role,
         problem=_told(problem) if mine else None,
         opened=mine or not typed,
     )
 
 
-def _deletion_form(pool: PoolSummary, typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
-    mine = typed.get("kind") == PlanKind.DELETE
-    return ChangeForm(
-        id="delete",
-        kind=PlanKind.DELETE,
-        role="",
-        title="Delete the pool",
-        now="",
-        fields=(),
-        needed=NEEDED_ROLE[PlanKind.DELETE],
-        problem=_told(problem) if mine else None,
-        opened=mine,
-    )
-
-
-def _section_form(
-    kind: PlanKind, section: Section, spec: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None
-) -> ChangeForm:
-    mine, found = typed.get("kind") == kind, spec.get(section.section) or {}
-    present = {one.name: _shown(one, _at(found, one.name)) for one in section.inputs}
+def _form(kind: PlanKind, spec: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
+    """The form of a kind's inputs, filled in as the kind's section of the spec has them."""
+    mine, facts = typed.get("kind") == kind, kind.facts
+    section = spec.get(facts.section) or {}
+    present = {one.name: _shown(one, _at(section, one.name)) for one in facts.inputs}
     return ChangeForm(
         id=kind.value,
         kind=kind,
         role="",
-        title=section.title,
-        now=", ".join(one.told.format(value) for one in section.inputs if one.told and (value := present[one.name])),
+        title=facts.title,
+        now=", ".join(one.told.format(value) for one in facts.inputs if one.told and (value := present[one.name])),
         fields=tuple(
             FormField(
                 name=one.name,
                 words=one.words,
-                kind=one.kind,
+                kind=(InputKind.CHOICE if one.kind is InputKind.SWITCH else one.kind).value,
                 value=typed.get(one.name, "") if mine else present[one.name],
                 hint=one.hint,
                 options=one.options,
             )
-            for one in section.inputs
+            for one in facts.inputs
         ),
-        needed=NEEDED_ROLE[kind],
+        needed=facts.role,
         problem=_told(problem) if mine else None,
         opened=mine,
     )
@@ -182,7 +150,7 @@ def _shown(one: Input, value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return yaml_text(value).strip() if one.kind == "yaml" else str(value)
+    return yaml_text(value).strip() if one.kind is InputKind.YAML else str(value)
 
 
 def _told(problem: Problem | None) -> str | None:
@@ -195,64 +163,98 @@ REPLICAS_MOST = 100_000
 def asked(form: Mapping[str, str]) -> PlanRequest:
     """The request of a form. Raises InvalidInput for text that cannot be sent."""
     kind = _kind(form)
-    section = SECTIONS.get(kind)
-    if section is not None:
-        return PlanRequest(kind=kind, fields=_nested({one.name: _parsed(one, form.get(one.name, "").strip()) for one in section.inputs}))
-    if kind is PlanKind.ROLLBACK:
-        return PlanRequest(kind=kind, revision=_whole("revision", form.get("revision", ""), "use a button of this page"))
-    if kind is PlanKind.ENGINES:
-        return PlanRequest(kind=kind, fields=_engine(form))
-    if kind is PlanKind.DELETE:
-        return PlanRequest(kind=kind)
-    given = form.get("replicas", "").strip()
-    replicas = whole_number(given)
-    if replicas is None or replicas > REPLICAS_MOST:
-        raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
-    role = form.get("role")
-    return PlanRequest(kind=kind, replicas=replicas, role=Role(role) if role in set(Role) else None)
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path as the section has them: `zero.holdFor` becomes `holdFor` in `zero`."""
-    found: dict[str, Any] = {}
-    for path, value in values.items():
-        *sections, name = path.split(".")
-        inner = found
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[name] = value
-    return found
-
-
-def _whole(name: str, text: str, remedy: str) -> int:
-    found = whole_number(text)
-    if found is None:
-        raise InvalidInput(name, text, remedy)
-    return found
+    given: dict[str, Any] = {name: _READ[name](kind, form) for name in kind.facts.takes}
+    return PlanRequest(kind=kind, **given)
 
 
 def _kind(form: Mapping[str, str]) -> PlanKind:
     given = form.get("kind") or PlanKind.SCALE.value
-    others = {PlanKind.SCALE.value, PlanKind.ROLLBACK.value, PlanKind.ENGINES.value, PlanKind.DELETE.value}
-    if given not in {*others, *(kind.value for kind in SECTIONS)}:
+    if given not in [kind.value for kind in PlanKind if kind.facts.title or kind.facts.has_button]:
         raise InvalidInput("kind", given, "use a form of this page")
     return PlanKind(given)
 
 
+def _replicas(_kind: PlanKind, form: Mapping[str, str]) -> int:
+    given = form.get("replicas", "").strip()
+    replicas = whole_number(given)
+    if replicas is None or replicas > REPLICAS_MOST:
+        raise InvalidInput("replicas", given, "it is not a number of instances; write a whole number such as 8")
+    return replicas
+
+
+def _role(_kind: PlanKind, form: Mapping[str, str]) -> Role | None:
+    role = form.get("role")
+    return Role(role) if role in set(Role) else None
+
+
+def _revision(_kind: PlanKind, form: Mapping[str, str]) -> int:
+    given = form.get("revision", "")
+    revision = whole_number(given)
+    if revision is None:
+        raise InvalidInput("revision", given, "use a button of this page")
+    return revision
+
+
+def _fields(kind: PlanKind, form: Mapping[str, str]) -> dict[str, Any]:
+    """The fields by path as the kind has them: `zero.holdFor` becomes `holdFor` in `zero`. In a section, one without
+    text goes back to its default; elsewhere it is left out.
+    """
+    facts = kind.facts
+    found: dict[str, Any] = dict(facts.says)
+    for one in facts.inputs:
+        text = form.get(one.name, "").strip()
+        if text or facts.section:
+            *sections, name = one.name.split(".")
+            inner = found
+            for section in sections:
+                inner = inner.setdefault(section, {})
+            inner[name] = _parsed(one, text)
+    return found
+
+
+_READ: Mapping[str, Callable[[PlanKind, Mapping[str, str]], Any]] = {
+    "replicas": _replicas,
+    "role": _role,
+    "revision": _revision,
+    "fields": _fields,
+}
+"""How the fields of a request are read from a form."""
+
+
 def _parsed(one: Input, text: str) -> Any:
     if not text:
-        return {} if one.kind == "yaml" else None
+        return {} if one.kind is InputKind.YAML else None
     try:
-        return one.parse(text)
+        return _value(one.kind, text)
     except ValueError as error:
         raise InvalidInput(one.name, text, one.remedy) from error
 
 
-def _engine(form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a plan that adds an engine; one is taken out where it is listed."""
-    given = {"action": EngineAction.ADD.value} | {name: text for name in ("url", "name") if (text := form.get(name, "").strip())}
-    weight = form.get("weight", "").strip()
+def _value(kind: InputKind, text: str) -> Any:
+    match kind:
+        case InputKind.NUMBER:
+            return number(text)
+        case InputKind.YAML:
+            return _mapping(text)
+        case InputKind.SWITCH:
+            return _truth(text)
+        case InputKind.TEXT | InputKind.CHOICE | InputKind.NAMES:
+            return text
+
+
+def _truth(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(text)
+    return text == "true"
+
+
+def _mapping(text: str) -> dict[str, Any]:
     try:
-        return {**given, "weight": number(weight)} if weight else given
-    except ValueError as error:
-        raise InvalidInput("weight", weight, "write a number such as 2") from error
+        found = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise ValueError(complaint(error)) from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ValueError("no mapping")  # noqa: TRY004 - what is wrong with text is a ValueError
+    return found

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.advice import AdviceReport
-from fairlead_client.resources.plans import PlanRequest
+from fairlead_client.resources.plan_kinds import PlanRequest
 from fairlead_process.json_documents import decode_json
 from fairlead_web.drawing import findings
 from fairlead_web.drawing.findings import Finding

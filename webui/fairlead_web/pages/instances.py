@@ -18,7 +18,7 @@ from fairlead_client.resources.instances import CacheKnowledge, InstanceDetail, 
 from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import NEEDED_ROLE, EngineAction, PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import OF_INSTANCES, EngineAction, PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing import findings
 from fairlead_web.drawing.charts import Bar, even_ticks
@@ -158,7 +158,7 @@ async def index(visit: Visit) -> Response:
             several_roles=len({one.role for one in pool.instances}) > 1,
             sort=sort,
             states=facet(visit.here, "state", (one.state for one in pool.instances)),
-            may_drain=shell.may(NEEDED_ROLE[PlanKind.DRAIN]),
+            may_drain=shell.may(PlanKind.DRAIN.facts.role),
             drains={one.id: drain_for(one.state, one.reason) for one in listing.items},
         )
     )
@@ -176,7 +176,7 @@ async def plan(visit: Visit) -> Response:
     name, kind = visit.request.path_params["instance"], str((await visit.form()).get("kind", ""))
     if kind == PlanKind.ENGINES:
         asked = PlanRequest(kind=PlanKind.ENGINES, fields={"action": EngineAction.REMOVE.value, "name": name})
-    elif kind in {PlanKind.CORDON, PlanKind.UNCORDON, PlanKind.DRAIN, PlanKind.UNDRAIN}:
+    elif kind in OF_INSTANCES:
         asked = PlanRequest(kind=PlanKind(kind), instance=name)
     else:
         raise HTTPException(404)

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from fairlead.tables import MIGRATIONS_MODES, MIGRATIONS_PAUSED, PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import Routes
@@ -87,7 +88,7 @@ async def _page(visit: Visit, wanted: str, refused: dict[str, str], ids: list[st
     found = await asyncio.gather(*(_known(visit, one) for one in asked))
     plans = {one.pool: one for one in found if one is not None and one.kind is PlanKind.MIGRATIONS}
     shell = await visit.shell("Pause all migrations", "overview", crumbs=(Crumb(words="Pause all migrations"),))
-    needed = NEEDED_ROLE[PlanKind.MIGRATIONS]
+    needed = PlanKind.MIGRATIONS.facts.role
     waiting = [one for one in plans.values() if one.state is PlanState.OPEN and one.owner is None and one.expires_at > visit.now]
     changing = [one for one in pools if one.migrations != wanted]
     left = [one for one in changing if _name(one) not in plans]

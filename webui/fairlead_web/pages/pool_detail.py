@@ -15,7 +15,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import ReasonCount
 from fairlead_client.resources.moves import Migration
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision

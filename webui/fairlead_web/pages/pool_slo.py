@@ -10,7 +10,7 @@ from typing import ClassVar
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.slo import BurnWindow, SloAttainment, SloBurn, SloVersion, SloWhatIf
 from fairlead_web.drawing.range_figures import ShownFigures, by_class, shown
 from fairlead_web.frame.rendering import Context
@@ -89,7 +89,7 @@ async def show(visit: Visit) -> Response:
             asked=asked,
             other=other,
             problem=problem,
-            needed=NEEDED_ROLE[PlanKind.SLO].value,
+            needed=PlanKind.SLO.facts.role.value,
         ),
         status=422 if problem else 200,
     )

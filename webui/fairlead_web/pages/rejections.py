@@ -29,19 +29,6 @@ class RejectionsPage(Context):
     """The words for each cause."""
 
 
-REASONS = {
-    RejectionReason.PREDICTED_TTFT: "First token predicted too late",
-    RejectionReason.DECODE_OVERLOADED: "Decode predicted too slow",
-    RejectionReason.AFTER_PREFILL: "Decode too slow, after a prefill in vain",
-    RejectionReason.QUEUE_FULL: "Queue full",
-    RejectionReason.QUEUE_TIMEOUT: "Waited too long in the queue",
-    RejectionReason.NO_INSTANCES: "No instance serving",
-    RejectionReason.POLICY_FAILED: "The routing policy failed",
-    RejectionReason.SCALED_TO_ZERO: "Scaled to zero",
-    RejectionReason.UPSTREAM_FAILED: "Every instance tried failed",
-    RejectionReason.SHUTTING_DOWN: "Router shutting down",
-}
-
 FILTERS = ("pool", "priority_class")
 
 
@@ -54,8 +41,8 @@ async def index(visit: Visit) -> Response:
     groups = [
         (
             group,
-            REASONS[group.reason],
-            sparkline(group.sparkline, f"{REASONS[group.reason]}, over the range: {group.count} in total", 160, 32),
+            group.reason.facts.title,
+            sparkline(group.sparkline, f"{group.reason.facts.title}, over the range: {group.count} in total", 160, 32),
         )
         for group in sorted(report.groups, key=lambda group: -group.count)
     ]
@@ -67,7 +54,7 @@ async def index(visit: Visit) -> Response:
             causes_counted={} if visit.param("priority_class") else by_cause(report),
             groups=groups,
             fixed=fixed,
-            causes={one.value: words for one, words in REASONS.items()},
+            causes={one.value: one.facts.title for one in RejectionReason},
         )
     )
 

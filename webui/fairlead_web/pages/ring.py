@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from fairlead.errors import InvalidInput
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.rings import KeyMove, Ring, RingInstance
 from fairlead_web.frame.heatmap_layers import whole
 from fairlead_web.frame.rendering import Context

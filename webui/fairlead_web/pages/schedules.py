@@ -12,7 +12,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import PlanKind, PlanRequest, ScheduleAction, role_for_schedule
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest, ScheduleAction, role_for_schedule
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_process.yaml_documents import complaint, read_yaml

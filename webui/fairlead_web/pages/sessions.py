@@ -14,7 +14,7 @@ from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import OF_SESSIONS, PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.sessions import BindingHistoryItem, KeepSessionRequest, KeptSession, SessionDetail, SessionSummary
 from fairlead_web.drawing.holders import HolderBand, holder_band, holders_in_words
@@ -81,10 +81,11 @@ async def plan(visit: Visit) -> Response:
     """
     form = await visit.form()
     kind, instance = str(form.get("kind", "")), str(form.get("instance", ""))
-    if kind not in {PlanKind.MOVE.value, PlanKind.UNPIN.value}:
+    if kind not in OF_SESSIONS:
         raise HTTPException(404)
-    moves = kind == PlanKind.MOVE
-    asked = PlanRequest(kind=PlanKind(kind), session=visit.request.path_params["session"], instance=instance if moves else None)
+    wanted = PlanKind(kind)
+    home = instance if "instance" in wanted.facts.takes else None
+    asked = PlanRequest(kind=wanted, session=visit.request.path_params["session"], instance=home)
     try:
         made = await visit.api.create_plan(visit.pool_key(), asked)
     except ApiProblem as error:

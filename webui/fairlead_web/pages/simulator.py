@@ -13,7 +13,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import NEEDED_ROLE, PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.simulations import (
     Simulation,
@@ -206,7 +206,7 @@ async def _show(visit: Visit, key: PoolKey, found: Simulation, problem: str | No
         compared=simulation_tables.compared(found, other) if other else [],
         conditions=simulation_tables.conditions(found, other) if other else [],
         problem=problem,
-        needed=NEEDED_ROLE[PlanKind.POLICY],
+        needed=PlanKind.POLICY.facts.role,
     )
     return visit.page(context, status=status)
 

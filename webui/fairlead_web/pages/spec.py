@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.pages import Page as Listing
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolRevision
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing.differences import DiffLine, yaml_diff

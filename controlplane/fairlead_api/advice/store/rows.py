@@ -34,7 +34,7 @@ from fairlead_api.infra.pool_rows import conditions_of, slo_of
 from fairlead_api.pools.fixed_engines import check_possible, engines_file
 from fairlead_api.pools.store.capabilities import remembered_capability
 from fairlead_api.pools.store.summaries import desired_of
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 
 Traffic = dict[str, Served]
 """By instance."""

@@ -24,7 +24,8 @@ from fairlead_api.plans.objects import Target
 from fairlead_api.plans.stored_plans import SpecChange, StoredPlan
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
-from fairlead_client.resources.plans import Plan, PlanKind, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import Plan, PlanState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningInsert
 
-from fairlead.reports.batches import AskAddress, Report, ReportReceipt, RouterGone
+from fairlead.reports.batches import ROW_KINDS, AskAddress, Report, ReportReceipt, RouterGone
 from fairlead.reports.bindings import Binding
 from fairlead.reports.engines import KnownCache, LearntFigure
 from fairlead.reports.moves import MigrationOutcome, MoveOutcome
@@ -72,10 +72,9 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
         await connection.execute(_ADD, bound(sent))
 
 
-SAMPLES = ("decisions", "rejections", "loads", "arrivals", "slo_samples", "traffic")
-OF_POOLS = ("bindings", "migrations", "migration_outcomes", "reroutes", "reroute_outcomes", *SAMPLES)
-ROWS = (*OF_POOLS, "key_use")
-"""The fields of a Report whose rows are stored once; each row but a key's use is of a pool."""
+ROWS = tuple(ROW_KINDS)
+OF_POOLS = [name for name, kind in ROW_KINDS.items() if kind.of_pools]
+"""The fields of a Report whose rows are stored once, bindings first, and those whose rows are each of a pool."""
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
 """The fields of a KnownCache that are stored below its pool and instance."""

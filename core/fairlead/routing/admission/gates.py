@@ -24,7 +24,7 @@ from fairlead.errors import UnknownName
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.admission.forecasts import DecodeForecast
 from fairlead.routing.admission.loads import best_ttft_seconds, decode_load, decode_loads
-from fairlead.routing.admission.refusals import contended
+from fairlead.routing.admission.refusals import refuse
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -182,7 +182,7 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
     best = min(ttft_seconds, best_ttft_seconds(request, view))
     if best <= limit:
         return None
-    return contended(
+    return refuse(
         request,
         RejectionReason.PREDICTED_TTFT,
         retry_after_seconds=min(best, _seconds_to_room(request, limit, view)),
@@ -218,7 +218,7 @@ def crowded_decode(
     if load <= limit:
         return None
     step = load * view.table.slo.tpot_seconds
-    return contended(
+    return refuse(
         request,
         reason,
         retry_after_seconds=decode_seconds * (1 - limit / load),
@@ -229,7 +229,7 @@ def crowded_decode(
 
 def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal:
     """A refusal of what would be prefilled without any decode instance having room for its context."""
-    return contended(
+    return refuse(
         request,
         RejectionReason.DECODE_OVERLOADED,
         retry_after_seconds=decode_seconds / 2,

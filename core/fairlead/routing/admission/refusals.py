@@ -1,6 +1,4 @@
-"""Refusals: one constructor per status, so that each has a named reason, a sentence for the client and a
-Retry-After of at least a second.
-"""
+"""Refusals, each with a named reason and its status, a sentence for the client, and a Retry-After."""
 
 from math import ceil
 
@@ -15,18 +13,13 @@ LONGEST_RETRY_AFTER_SECONDS = 600.0
 CLOSED_RETRY_AFTER_SECONDS = 60.0
 """The Retry-After of a pool that has no instances and of which it is not known when it will have some."""
 
-UPSTREAM_FAILED_STATUS = 502
-"""The one status of a request that engines failed: none answered, or the one that did was lost before
-its answer was complete.
-"""
-
 
 def whole_seconds(seconds: float) -> float:
     """A Retry-After: whole seconds, rounded up, from 1 to 600; infinite ones may be asked about."""
     return float(ceil(min(max(1.0, seconds), LONGEST_RETRY_AFTER_SECONDS)))
 
 
-def contended(
+def refuse(
     request: RoutingRequest,
     reason: RejectionReason,
     *,
@@ -34,20 +27,17 @@ def contended(
     message: str,
     predicted_ttft_seconds: float | None = None,
 ) -> Refusal:
-    """429: the pool serves, but has no room for this request now."""
+    """A refusal with its reason's status: 429 where the pool serves but has no room for this request now, 503 where
+    nobody serves.
+    """
     return Refusal(
         request=request,
         reason=reason,
-        status=429,
+        status=reason.facts.status,
         retry_after_seconds=whole_seconds(retry_after_seconds),
         message=message,
         predicted_ttft_seconds=predicted_ttft_seconds,
     )
-
-
-def unavailable(request: RoutingRequest, reason: RejectionReason, *, retry_after_seconds: float, message: str) -> Refusal:
-    """503: nobody serves."""
-    return Refusal(request=request, reason=reason, status=503, retry_after_seconds=whole_seconds(retry_after_seconds), message=message)
 
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
@@ -55,24 +45,19 @@ def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds
     wait `in_turn`, only what goes before it.
     """
     message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
-    return contended(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
+    return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
 
 
 def waited_too_long(request: RoutingRequest, pool: PoolKey, waited_seconds: float, drain_seconds: float) -> Refusal:
     """429: the queue-time limit passed before an instance had room."""
     message = f"waited {waited_seconds:.1f} s for an instance of pool {pool} to have room"
-    return contended(request, RejectionReason.QUEUE_TIMEOUT, retry_after_seconds=drain_seconds, message=message)
+    return refuse(request, RejectionReason.QUEUE_TIMEOUT, retry_after_seconds=drain_seconds, message=message)
 
 
 def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
     """500: the pool's policy failed on this request, so nobody was chosen for it; who placed it tells how."""
-    return Refusal(
-        request=request,
-        reason=RejectionReason.POLICY_FAILED,
-        status=500,
-        retry_after_seconds=whole_seconds(1.0),
-        message=f"the policy {table.routing.policy} of pool {table.pool} failed on this request; the router's log says how",
-    )
+    message = f"the policy {table.routing.policy} of pool {table.pool} failed on this request; the router's log says how"
+    return refuse(request, RejectionReason.POLICY_FAILED, retry_after_seconds=1.0, message=message)
 
 
 def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
@@ -80,7 +65,7 @@ def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, n
     cannot be in time itself.
     """
     waited, target = now - request.arrived_at, table.slo.ttft_seconds
-    return contended(
+    return refuse(
         request,
         RejectionReason.PREDICTED_TTFT,
         retry_after_seconds=load.pending_prefill_microseconds / 1e6,
@@ -91,25 +76,26 @@ def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, n
 def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float, retry_after_seconds: float) -> Refusal:
     """503: the pool had no instance to choose for a while."""
     message = f"no instance of pool {pool} accepts requests (waited {waited_seconds:.1f} s for one)"
-    return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
+    return refuse(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
 
 
 def none_within(request: RoutingRequest, pool: PoolKey) -> Refusal:
     """503: of the instances that may serve this request none accepts."""
     message = f"none of the endpoints that the gateway allows for this request accepts requests of pool {pool}"
-    return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=1.0, message=message)
+    return refuse(request, RejectionReason.NO_INSTANCES, retry_after_seconds=1.0, message=message)
 
 
 def not_held(request: RoutingRequest, table: RoutingTable, retry_after_seconds: float) -> Refusal:
     """503: the pool has no instance yet, and as many requests as allowed already wait for the first."""
     message = f"no instance of pool {table.pool} accepts requests, and as many as allowed already wait for one"
-    return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
+    return refuse(request, RejectionReason.NO_INSTANCES, retry_after_seconds=retry_after_seconds, message=message)
 
 
 def scaled_to_zero(request: RoutingRequest, table: RoutingTable, now: float) -> Refusal:
     """503: the pool is to have no instances, and no request changes that."""
     message, retry_after = why_closed(table, now)
-    return Refusal(request=request, reason=RejectionReason.SCALED_TO_ZERO, status=503, retry_after_seconds=retry_after, message=message)
+    reason = RejectionReason.SCALED_TO_ZERO
+    return Refusal(request=request, reason=reason, status=reason.facts.status, retry_after_seconds=retry_after, message=message)
 
 
 def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
@@ -127,12 +113,10 @@ def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ..
         message = f"the request failed alike on {' and '.join(tried)} of pool {pool}, which serve others; it is not tried on more"
     else:
         message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
-    return Refusal(
-        request=request, reason=RejectionReason.UPSTREAM_FAILED, status=UPSTREAM_FAILED_STATUS, retry_after_seconds=1.0, message=message
-    )
+    return refuse(request, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message)
 
 
 def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:
     """503: this router stops; another one, or its successor, serves in a moment."""
     message = f"this router of pool {pool} is shutting down; send the request again"
-    return unavailable(request, RejectionReason.SHUTTING_DOWN, retry_after_seconds=1.0, message=message)
+    return refuse(request, RejectionReason.SHUTTING_DOWN, retry_after_seconds=1.0, message=message)

@@ -11,7 +11,6 @@ from math import inf
 
 from fairlead.instances import Role
 from fairlead.reports.decisions import Weighing
-from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.choosing.candidates import FALLBACKS, score
 from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
@@ -25,13 +24,6 @@ from fairlead.routing.scheduling.placing import Placing
 from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
 from fairlead.routing.scheduling.state import SchedulerState
 
-BY_ESTIMATE = frozenset(
-    {RejectionReason.PREDICTED_TTFT, RejectionReason.DECODE_OVERLOADED, RejectionReason.QUEUE_FULL, RejectionReason.QUEUE_TIMEOUT}
-)
-"""Refusals for lack of time or room, as estimated or counted here. The other reasons say that no instance serves or may
-serve.
-"""
-
 
 class Trying:
     """The last word on refusals."""
@@ -42,7 +34,7 @@ class Trying:
 
     def takes(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> bool:
         """Whether an idle instance takes the request in place of the refusal; then it is queued there."""
-        if refusal.reason not in BY_ESTIMATE or tracked.stage not in (Stage.HELD, Stage.QUEUED) or self._state.is_front:
+        if not refusal.reason.facts.by_estimate or tracked.stage not in (Stage.HELD, Stage.QUEUED) or self._state.is_front:
             return False
         decision = self._decision(tracked.request, now)
         if decision is None:

@@ -12,18 +12,17 @@ from fairlead.pools import TableFacts, parse_spec
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.plans.capacity_effects import scale_effect, scaling_effect
 from fairlead_api.plans.evidence import InstanceUse, PoolUse, Replay
-from fairlead_api.plans.instance_effects import cordon_effect, uncordon_effect
-from fairlead_api.plans.routing_effects import (
-    limit_seconds,
-    migrations_effect,
-    policy_effect,
-    rejection_effect,
-    ring_effect,
-    slo_effect,
-    weight_effect,
-)
+from fairlead_api.plans.kinds.cordon import cordon_effect, uncordon_effect
+from fairlead_api.plans.kinds.early_rejection import rejection_effect
+from fairlead_api.plans.kinds.migrations import migrations_effect
+from fairlead_api.plans.kinds.policy import policy_effect
+from fairlead_api.plans.kinds.ring import ring_effect
+from fairlead_api.plans.kinds.scale import scale_effect
+from fairlead_api.plans.kinds.scaling import scaling_effect
+from fairlead_api.plans.kinds.slo import slo_effect
+from fairlead_api.plans.kinds.weight import weight_effect
+from fairlead_api.plans.questions import limit_seconds
 
 
 def facts(**routing: Any) -> TableFacts:

@@ -9,13 +9,13 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pools import parse_spec
 from fairlead.revisions import revision_data, revision_name
 from fairlead.rollout_specs import RolloutSpec
-from fairlead_api.plans.capacity_effects import rollback_effect, rollback_of, rollout_effect
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
-from fairlead_api.plans.instance_effects import drain_effect, undrain_effect
+from fairlead_api.plans.kinds.drain import drain_effect, undrain_effect
+from fairlead_api.plans.kinds.rollback import rollback_effect, rollback_of, rollback_patch
+from fairlead_api.plans.kinds.rollout import rollout_effect
 from fairlead_api.plans.merge_patches import merged
-from fairlead_api.plans.reverting import rollback_patch
 from fairlead_api.plans.rollouts import StoredRevision, rollout_of
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_testing.running.api import CHAT
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from fairlead.errors import InvalidInput
 from fairlead.pools import parse_spec
+from fairlead_api.plans.kinds.schedule import is_for_admins, schedule_effect, schedule_patch
 from fairlead_api.plans.merge_patches import merged
-from fairlead_api.plans.schedule_changes import is_for_admins, schedule_effect, schedule_patch
 
 MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
 NIGHT = {"name": "night", "cron": "0 22 * * *", "duration": "8h", "timeZone": "UTC", "paused": False, "slo": {"ttft": "9s"}}

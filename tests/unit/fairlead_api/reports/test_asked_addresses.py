@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.reports.batches import AskAddress, Report
-from fairlead_api.reports.plausibility import Ages, plausible
+from fairlead.reports.batches import ROW_KINDS, AskAddress, Report
+from fairlead_api.reports.plausibility import plausible
 
 GOOD = AskAddress(host="10.0.0.7", port=9100, secret="s" * 64, protocol=2)
-AGES = Ages(decisions=60.0, rejections=60.0, loads=60.0, key_use=60.0, traffic=60.0)
+AGES = {name: 60.0 for name, kind in ROW_KINDS.items() if kind.kept}
 
 
 def kept(address: AskAddress) -> tuple[AskAddress | None, int]:

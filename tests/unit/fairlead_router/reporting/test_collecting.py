@@ -5,10 +5,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from fairlead.reports.batches import Cargo
 from fairlead.reports.key_use import KeyUse
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -17,8 +19,8 @@ from fairlead_client.report_posts import decode_batch
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.key_use import KeyUseCounts
 from fairlead_router.pools.pools import Pools
-from fairlead_router.reporting.collecting import BATCH_RECORDS, Collector, Record, encode_batches, spooled_changes
-from fairlead_router.reporting.spool import Cargo, Spool, SpooledBatch
+from fairlead_router.reporting.collecting import BATCH_RECORDS, Collector, encode_batches, spooled_changes
+from fairlead_router.reporting.spool import Spool, SpooledBatch
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.builders.reports import a_change, a_migration, a_rejection, batch_ids
 from fairlead_testing.builders.routing_tables import routing_table
@@ -111,7 +113,7 @@ async def test_the_use_of_keys_is_put_on_disk_as_history_once(tmp_path: Path) ->
 
 
 def test_records_are_cut_into_batches_with_history_apart_from_samples() -> None:
-    changes: list[Record] = [a_change(f"s{number}") for number in range(BATCH_RECORDS + 3)]
+    changes: list[Any] = [a_change(f"s{number}") for number in range(BATCH_RECORDS + 3)]
     batches = list(encode_batches("router-0", {"bindings": changes, "rejections": [a_rejection(1)], "loads": []}, batch_ids()))
     assert [(batch.cargo, batch.records) for batch in batches] == [(Cargo.HISTORY, BATCH_RECORDS), (Cargo.HISTORY, 4)]
     sessions = [change["session"] for batch in batches for change in msgspec.json.decode(batch.content).get("bindings", [])]
@@ -119,8 +121,8 @@ def test_records_are_cut_into_batches_with_history_apart_from_samples() -> None:
 
 
 def test_a_migration_never_parts_from_its_binding() -> None:
-    changes: list[Record] = [replace(a_change(f"s{number}"), id=f"m{number}") for number in range(BATCH_RECORDS)]
-    moves: list[Record] = [a_migration(f"m{number}") for number in range(0, BATCH_RECORDS, 2)]
+    changes: list[Any] = [replace(a_change(f"s{number}"), id=f"m{number}") for number in range(BATCH_RECORDS)]
+    moves: list[Any] = [a_migration(f"m{number}") for number in range(0, BATCH_RECORDS, 2)]
     batches = [
         msgspec.json.decode(batch.content) for batch in encode_batches("router-0", {"bindings": changes, "migrations": moves}, batch_ids())
     ]
@@ -133,7 +135,7 @@ def test_a_migration_never_parts_from_its_binding() -> None:
 def test_changes_not_delivered_are_recalled_in_their_order(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1_000_000)
     spool.open()
-    rounds: list[list[Record]] = [[a_change("a"), a_change("b", "i1")], [a_change("a", "i2", based_on=1)]]
+    rounds: list[list[Any]] = [[a_change("a"), a_change("b", "i1")], [a_change("a", "i2", based_on=1)]]
     for changes in rounds:
         (batch,) = encode_batches("router-0", {"bindings": changes}, batch_ids())
         spool.append(batch.cargo, batch.records, batch.content)

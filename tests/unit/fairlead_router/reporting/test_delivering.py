@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.gateway_keys import GatewayKeyFacts
-from fairlead.reports.batches import AskAddress, Report, ReportReceipt
+from fairlead.reports.batches import AskAddress, Cargo, Report, ReportReceipt
 from fairlead_client.internal import SystemApi
 from fairlead_router.deciding.listed import Listed, ToldRouters
 from fairlead_router.metrics.metrics import RouterMetrics
@@ -22,7 +22,7 @@ from fairlead_router.pools.pools import Pools
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.reporting.collecting import encode_batches
 from fairlead_router.reporting.delivering import Delivery, Lane
-from fairlead_router.reporting.spool import Cargo, Spool
+from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.builders.reports import a_change, batch_ids
 from fairlead_testing.waiting import PATIENCE_SECONDS

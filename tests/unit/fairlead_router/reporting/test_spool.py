@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.reports.batches import Cargo
 from fairlead_router.reporting import spool as spool_module
-from fairlead_router.reporting.spool import MOST_ASIDE, Cargo, Spool
+from fairlead_router.reporting.spool import MOST_ASIDE, Spool
 
 
 def _spool(directory: Path, max_bytes: int = 1_000_000) -> Spool:

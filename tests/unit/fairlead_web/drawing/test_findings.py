@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
 from fairlead_client.resources.advice import Advice, AdviceEvidence
-from fairlead_client.resources.plans import PlanKind, PlanRequest
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.drawing import findings

@@ -8,7 +8,8 @@ import pytest
 
 from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
-from fairlead_client.resources.plans import PlanKind, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanState
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.drawing.differences import changes_of

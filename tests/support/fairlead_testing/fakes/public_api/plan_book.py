@@ -7,13 +7,67 @@ from typing import Any
 
 import yaml
 
+from fairlead.instance_marks import POOL_LABEL
+from fairlead.tables import PoolKey
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.plans.changes import Change
+from fairlead_api.plans.kinds.catalogue import kind_of
+from fairlead_api.plans.kinds.engines import ENGINES
 from fairlead_api.plans.merge_patches import inverse, merged
-from fairlead_api.plans.schedule_changes import is_for_admins
+from fairlead_api.plans.objects import ClusterObject, Target, TargetKind
+from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_api.pools.diffs import diff
+from fairlead_api.pools.fixed_engines import ENGINES_FILE
 from fairlead_client.resources.expectations import PlanExpectation
-from fairlead_client.resources.plans import Plan, PlanEffect, PlanKind, PlanState
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import Plan, PlanEffect, PlanState
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
+
+
+class WorldCluster:
+    """Reads the objects of a world, as plans read those of the cluster. Implements `plans.objects.ObjectReader`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def spec_of(self, pool: PoolKey, revision: int) -> dict[str, Any]:
+        return self._world.spec(str(pool), revision)
+
+    async def revisions(self, pool: PoolKey) -> list[StoredRevision]:
+        return self._world.template_revisions(str(pool))
+
+    async def read(self, target: Target) -> ClusterObject:
+        match target.kind:
+            case TargetKind.SESSION:
+                return self._session(target)
+            case TargetKind.INSTANCE | TargetKind.ENGINE:
+                return self._instance(target)
+        pool = f"{target.namespace}/{target.name}"
+        if target.kind is TargetKind.ENGINES:
+            return _object({ENGINES: {name: {"url": f"http://{name}:8000"} for name in INSTANCES[pool]}})
+        file = self._world.engines_files.get(pool)
+        annotations = {} if file is None else {ENGINES_FILE: file}
+        return _object(self._world.spec(pool), annotations=annotations, status=self._world.status(pool))
+
+    def _session(self, target: Target) -> ClusterObject:
+        pool, session = target.pool_and_session
+        for one in self._world.sessions():
+            if (one.pool, one.session) == (str(pool), session):
+                return _object({} if one.instance is None else {"instance": one.instance}, status={"contextTokens": one.context_tokens})
+        raise NotFound("session", session)
+
+    def _instance(self, target: Target) -> ClusterObject:
+        for pool, names in INSTANCES.items():
+            if target.name in names:
+                label = {POOL_LABEL: pool.partition("/")[2]}
+                return _object({}, labels=label, annotations=self._world.annotations(target.name))
+        raise NotFound("instance", target.name)
+
+
+def _object(spec: dict[str, Any], **more: Any) -> ClusterObject:
+    about: dict[str, Any] = {"labels": {}, "annotations": {}, **more}
+    return ClusterObject(uid="u", resource_version="1", generation=1, spec=spec, managers=(), **about)
 
 
 class PlanBook:
@@ -73,13 +127,20 @@ class PlanBook:
             diff=diff(before, after, "".join(f"/{name}" for name in path)),
             effect=_scaling(pool, before["replicas"], after["replicas"])
             if kind is PlanKind.SCALE
-            else replace(EFFECTS[kind], for_admins=kind is PlanKind.SCHEDULE and is_for_admins(before, after)),
+            else replace(EFFECTS[kind], for_admins=kind_of(kind).is_for_admins(before, after)),
             owner=None if instance else self.world.owner[pool],
             patch=yaml.safe_dump(patch, sort_keys=False),
             undo_of=undo_of,
         )
         self.plans[plan.id], self.changes[plan.id] = plan, (change, inverse(before, change))
         return plan
+
+    def of_change(self, pool: str, asked: PlanRequest, change: Change, who: str) -> Plan:
+        """A new open plan for a change that a kind of plan found."""
+        session = (asked.session, change.part.get("instance")) if asked.session is not None else None
+        instance = asked.instance if change.target.kind.is_instance else None
+        engines = change.part[ENGINES] if change.target.kind is TargetKind.ENGINES else None
+        return self.plan(pool, asked.kind, change.patch, who, instance=instance, engines=engines, session=session)
 
     def carry_out(self, plan: Plan) -> None:
         """The world after the plan."""

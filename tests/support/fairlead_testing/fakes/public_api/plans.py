@@ -11,20 +11,19 @@ from starlette.routing import Route
 
 from fairlead.errors import InvalidInput
 from fairlead.routing.policies.catalogue import BUILT_IN
-from fairlead_api.plans.changes import annotation_patch, check_shape, checked, spec_patch
-from fairlead_api.plans.engine_changes import engines_patch
-from fairlead_api.plans.merge_patches import merged
-from fairlead_api.plans.reverting import revert_patch, rollback_patch
-from fairlead_api.plans.schedule_changes import is_for_admins
+from fairlead.tables import PoolKey
+from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.plans.changes import Asked, check_shape
+from fairlead_api.plans.kinds.catalogue import kind_of
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
-from fairlead_client.resources.plans import NEEDED_ROLE, ApplyRequest, Plan, PlanKind, PlanRequest, PlanState, needed_role
+from fairlead_client.resources.plan_kinds import PlanRequest
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
 from fairlead_client.resources.problems import ChangeMeanwhile, PlanConflict
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.answers import Refusal, as_json, list_routes
-from fairlead_testing.fakes.public_api.plan_book import PlanBook
+from fairlead_testing.fakes.public_api.plan_book import PlanBook, WorldCluster
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
-from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
 
 
@@ -49,49 +48,26 @@ class Plans:
 
     async def _plan(self, request: Request) -> Response:
         asked = msgspec.json.decode(await request.body(), type=PlanRequest)
-        self._reaches(request, NEEDED_ROLE[asked.kind])
+        self._reaches(request, asked.kind.facts.role)
         pool = pool_named(request)
-        spec, who = self._world.spec(pool), self._access.identity(request).subject
+        who = self._access.identity(request).subject
+        cluster = WorldCluster(self._world)
         try:
             check_shape(asked)
-            if asked.session is not None:
-                home = next((one.instance for one in self._world.sessions() if (one.pool, one.session) == (pool, asked.session)), None)
-                if home is None:
-                    raise Refusal(404, "No such session", f"There is no session {asked.session} in {pool}.")
-                change = {"instance": asked.instance}
-                return as_json(self._book.plan(pool, asked.kind, change, who, session=(asked.session, home)), 201)
-            if asked.kind is PlanKind.DELETE:
-                return as_json(self._book.plan(pool, asked.kind, {}, who), 201)
-            if asked.instance is not None:
-                if asked.instance not in INSTANCES[pool]:
-                    raise Refusal(404, "No such instance", f"There is no instance {asked.instance} in {pool}.")
-                return as_json(self._book.plan(pool, asked.kind, annotation_patch(asked), who, instance=asked.instance), 201)
-            if asked.kind is PlanKind.ENGINES:
-                file = self._world.engines_files.get(pool)
-                if file is None:
-                    raise Refusal(
-                        409,
-                        "Conflict",
-                        "the pool has no list of engines, its instances are pods; scale it, or its workload",
-                        "engines-are-pods",
-                    )
-                engines = {name: {"url": f"http://{name}:8000"} for name in INSTANCES[pool]}
-                return as_json(self._book.plan(pool, asked.kind, engines_patch(asked.fields or {}, engines), who, engines=engines), 201)
-            is_rollback = asked.kind is PlanKind.ROLLBACK
-            if asked.kind is PlanKind.REVERT:
-                change = revert_patch(asked.revision or 0, spec, self._world.spec(pool, asked.revision))
-            else:
-                change = (
-                    rollback_patch(asked, spec, self._world.template_revisions(pool))
-                    if is_rollback
-                    else spec_patch(asked, spec, self._clock())
-                )
-            checked(spec, change, BUILT_IN)
-            if asked.kind is PlanKind.SCHEDULE and is_for_admins(spec, merged(spec, change)):
+            kind, key = kind_of(asked.kind), PoolKey.parse(pool)
+            change = await kind.change(
+                Asked(pool=key, request=asked, cluster=cluster, spec_of=cluster.spec_of, policies=BUILT_IN, now=self._clock())
+            )
+            kind.questions(change, BUILT_IN)
+            if kind.is_for_admins(change.part, change.after):
                 self._reaches(request, AccessRole.ADMIN)
         except InvalidInput as error:
             raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field) from error
-        return as_json(self._book.plan(pool, asked.kind, change, who), 201)
+        except NotFound as error:
+            raise Refusal(404, f"No such {error.kind}", f"There is no {error.kind} {error.name} in {pool}.") from error
+        except Conflict as error:
+            raise Refusal(409, "Conflict", str(error), error.code) from error
+        return as_json(self._book.of_change(pool, asked, change, who), 201)
 
     def _all(self, request: Request) -> list[Plan]:
         found = sorted(self._book.plans.values(), key=lambda plan: plan.created_at, reverse=True)

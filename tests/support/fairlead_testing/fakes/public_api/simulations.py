@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from fairlead_api.simulations.running import winner_of
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.simulations import (
     Simulation,
     SimulationPlanRequest,

@@ -1,8 +1,9 @@
-"""Changes of a pool's schedules as a merge patch of its spec, and their effect: the values in force right afterwards,
-and the conflicts of the coming week. Pure.
+"""Changes of a pool's schedules, and their effect: the values in force right afterwards, and the conflicts of the
+coming week.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.instants import read_instant
 from fairlead.pools import PoolSpec
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.schedules.conflicts import WEEK, conflicts
 from fairlead.schedules.in_force import in_force
 from fairlead.schedules.specs import ScheduleSpec
@@ -17,13 +19,39 @@ from fairlead.schedules.windows import next_change, next_starts, planned_starts
 from fairlead.schemas.reading import read
 from fairlead.schemas.writing import written
 from fairlead_api.infra.times import check_instant
+from fairlead_api.plans.changes import Asked, Change, Kind, Spec, SpecQuestion, checked
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plans import PlanEffect, ScheduleAction, role_for_schedule
+from fairlead_client.resources.plan_kinds import PlanKind, ScheduleAction, role_for_schedule
+from fairlead_client.resources.plans import PlanEffect
 
 _KEPT = timedelta(days=62)
 """Skipped and added starts older than this, before now and before the one that is planned, are cleared away."""
 
 _FIELDS = ("name", "action", "spec", "start")
+
+
+class ScheduleQuestion(SpecQuestion):
+    """What would other schedules do?"""
+
+    async def effect(self, known: Known) -> PlanEffect:
+        return await asyncio.to_thread(schedule_effect, self.after, known.now)  # a week has up to 10,080 starts of each
+
+    def tried(self, _present: Present) -> Tried:
+        raise CannotSimulate("it changes the pool at other times than now")
+
+
+async def _change(asked: Asked) -> Change:
+    target, found = await asked.its_pool()
+    return Change(target=target, found=found, patch=schedule_patch(asked.request.fields or {}, found.spec, asked.now))
+
+
+def _questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
+    return [ScheduleQuestion(after=checked(change.part, change.patch, policies))]
+
+
+def _is_part(before: Spec, after: Spec) -> bool:
+    return (before.get("scaling") or {}).get("schedules") != (after.get("scaling") or {}).get("schedules")
 
 
 def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -140,3 +168,6 @@ def _range(least: int | None, most: int | None) -> str:
     if least is None or most is None:
         return f"at least {least}" if most is None else f"at most {most}"
     return f"{least} to {most}" if least != most else str(least)
+
+
+KIND = Kind(name=PlanKind.SCHEDULE, change=_change, questions=_questions, is_part=_is_part, is_for_admins=is_for_admins)

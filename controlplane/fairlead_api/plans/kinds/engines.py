@@ -1,11 +1,11 @@
-"""Changes of a pool's engines that run already, and their effect. Pure.
+"""Engines that run already come into a pool, or leave it.
 
 Plans see the engines as a mapping: an engine's name → its entry in the file without the name.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,13 +15,41 @@ from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
 from fairlead.routing.knowledge.ring_changes import expected_sessions, moved_shares
 from fairlead.routing.knowledge.rings import key_shares
+from fairlead_api.plans.changes import Asked, Change, Kind
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
-from fairlead_client.resources.plans import EngineAction, PlanEffect
+from fairlead_api.plans.objects import Target
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
+from fairlead_client.resources.plan_kinds import EngineAction, PlanKind
+from fairlead_client.resources.plans import PlanEffect
 
 ENGINES = "engines"
 """The section of a file, and of a plan's change, with the engines."""
 _HOST = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_.])?")
 _FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.REMOVE: ("action", "name")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginesQuestion:
+    """What would adding engines (an entry by name) or removing them (None) do?"""
+
+    change: Mapping[str, Any]
+
+    async def effect(self, known: Known) -> PlanEffect:
+        return engines_effect(known.use, self.change, known.policies)
+
+    def tried(self, _present: Present) -> Tried:
+        raise CannotSimulate("the simulator does not know the engine that comes or goes")
+
+
+async def _change(asked: Asked) -> Change:
+    await asked.its_pool()
+    target = Target.of_engines(asked.pool)
+    found = await asked.cluster.read(target)
+    return Change(target=target, found=found, patch=engines_patch(asked.request.fields or {}, found.spec[ENGINES]))
+
+
+def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]:
+    return [EnginesQuestion(change=change.patch[ENGINES])]
 
 
 def base_url(url: str) -> str:
@@ -129,3 +157,6 @@ def engines_effect(pool: PoolUse, change: Mapping[str, Any], policies: PolicyCat
     notes += [f"{use.id} gets no new requests, is emptied and leaves the pool; it goes on running." for use in victims]
     alone = ["No other engine takes requests: every new request will be refused."] if homeless else []
     return replace(effect, notes=notes, warnings=alone)
+
+
+KIND = Kind(name=PlanKind.ENGINES, change=_change, questions=_questions)

@@ -10,17 +10,24 @@ from typing import Any
 import yaml
 
 from fairlead.errors import InvalidInput
-from fairlead.pools import GROUP, KIND, VERSION, PoolSpec, parse_spec
+from fairlead.pools import GROUP, VERSION, PoolSpec, parse_spec
+from fairlead.pools import KIND as POOL_KIND
 from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, PLAN
-from fairlead_api.plans.changes import replicas_of
+from fairlead_api.plans.changes import Asked, Change, Kind, replicas_of
 from fairlead_api.plans.evidence import PoolUse
 from fairlead_api.plans.objects import ClusterGateway, ClusterObject, Target
 from fairlead_api.pools.diffs import diff
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.plans import PlanEffect
 
 _TRIES = 6
 _OURS = frozenset({CHANGED_BY, CHANGE_REASON, PLAN})
+
+
+async def _change(asked: Asked) -> Change:
+    target, found = await asked.its_pool()
+    return Change(target=target, found=found, patch={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,5 +145,9 @@ async def absent(cluster: ClusterGateway, target: Target, uid: str) -> None:
 
 def _shown(target: Target, words: str, rest: dict[str, Any]) -> str:
     metadata = {"name": target.name, "namespace": target.namespace}
-    document = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata, **rest}
+    document = {"apiVersion": f"{GROUP}/{VERSION}", "kind": POOL_KIND, "metadata": metadata, **rest}
     return f"# {words}\n{yaml.safe_dump(document, sort_keys=False, allow_unicode=True)}"
+
+
+KIND = Kind(name=PlanKind.DELETE, change=_change, questions=lambda _change, _policies: ())
+"""Its effect is `deletion_effect`: it is known of a pool too whose spec was never usable."""

@@ -1,0 +1,49 @@
+"""Early rejection of requests that would be late."""
+
+from fairlead.tables import EarlyRejectionFacts
+from fairlead_api.plans.changes import SpecQuestion, section_kind
+from fairlead_api.plans.evidence import Replay
+from fairlead_api.plans.questions import Known, Present, Tried
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanEffect
+from fairlead_client.simulation_jobs import PoolChange
+
+
+class EarlyRejectionQuestion(SpecQuestion):
+    """What would another rule of early rejection do?"""
+
+    async def effect(self, known: Known) -> PlanEffect:
+        facts = self.after.facts()
+        return rejection_effect(facts.early_rejection, await known.refused(facts))
+
+    def tried(self, _present: Present) -> Tried:
+        rejection = self.after.facts().early_rejection
+        return Tried(as_planned=PoolChange(early_rejection=rejection.mode, headroom=rejection.headroom))
+
+
+def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> PlanEffect:
+    """The share of recorded decisions in which every candidate was predicted to be over the limit."""
+    if after.mode == "Disabled":
+        return PlanEffect(warnings=["Nothing is refused early: under overload requests wait until they time out."])
+    notes = ["What decoding would add is not in the estimate; Predicted refuses at least as much as Load."]
+    notes = notes if after.mode == "Predicted" else []
+    if refused is None:
+        return PlanEffect(notes=notes)
+    return PlanEffect(
+        predicted_refusals=refused.share,
+        prediction_basis=f"from {refused.requests:,} sampled decisions of the last {_minutes(refused)}, by their predicted TTFT",
+        notes=notes,
+        warnings=refusing(refused),
+    )
+
+
+def refusing(refused: Replay | None) -> list[str]:
+    """A warning about the share of requests that would be refused, if there is one."""
+    return [f"{refused.share:.1%} of requests like those would be refused."] if refused and refused.share >= 0.001 else []
+
+
+def _minutes(replay: Replay) -> str:
+    return f"{replay.seconds / 60:.0f} minutes"
+
+
+KIND = section_kind(PlanKind.EARLY_REJECTION, lambda after: EarlyRejectionQuestion(after=after))

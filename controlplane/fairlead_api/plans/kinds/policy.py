@@ -1,0 +1,46 @@
+"""Another policy, or other parameters of it."""
+
+from fairlead.pools import TableFacts
+from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
+from fairlead_api.plans.changes import SpecQuestion, section_kind
+from fairlead_api.plans.evidence import PoolUse
+from fairlead_api.plans.questions import Known, Present, Tried
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanEffect
+from fairlead_client.simulation_jobs import PoolChange
+
+
+class PolicyQuestion(SpecQuestion):
+    """What would another policy do?"""
+
+    async def effect(self, known: Known) -> PlanEffect:
+        return policy_effect(known.use, self.after.facts(), known.policies)
+
+    def tried(self, _present: Present) -> Tried:
+        routing = self.after.facts().routing
+        planned = PoolChange(policy=routing.policy, parameters=dict(routing.parameters), prefills_in_flight=routing.prefills_in_flight)
+        return Tried(as_planned=planned)
+
+
+def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
+    """The effect of another policy or other parameters; routers take it over with the next table, without a restart.
+
+    Where the new policy places every request by the ring, or keeps no session at its home, bound sessions are taken to
+    move: whether a session's key happens to lie at its home is not recorded.
+    """
+    before, bound = pool.facts.routing.policy, pool.sessions
+    wanted = policies.entry(after.routing.policy)
+    if before == wanted.name or not bound:
+        return PlanEffect()
+    if policies.keeps_homes(after.routing) and wanted.ring is not RingUse.EVERY_REQUEST:
+        return PlanEffect(notes=[f"{bound} sessions keep their homes; {wanted.name} decides from their next request on."])
+    how = "places every request by the ring" if wanted.ring is RingUse.EVERY_REQUEST else "keeps no session at its home"
+    return PlanEffect(
+        sessions_moved=bound,
+        cache_tokens_lost=sum(use.cache_tokens for use in pool.instances),
+        warnings=[f"{wanted.name} {how}: up to {bound} sessions move with their next request, and lose their cache where they were."],
+        heavy=pool.is_heavy(bound),
+    )
+
+
+KIND = section_kind(PlanKind.POLICY, lambda after: PolicyQuestion(after=after))

@@ -1,0 +1,86 @@
+"""The whole spec of a former revision: its patch, and the kinds of change that this patch makes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.errors import InvalidInput
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked
+from fairlead_api.plans.kinds.catalogue import kind_of
+from fairlead_api.plans.merge_patches import between
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
+from fairlead_api.pools.fixed_engines import check_possible
+from fairlead_client.resources.plan_kinds import PLAN_KINDS, PlanKind
+from fairlead_client.resources.plans import PlanEffect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertQuestion:
+    """What would a former revision of the whole spec do? The questions of its parts."""
+
+    parts: tuple[Question, ...]
+
+    async def effect(self, known: Known) -> PlanEffect:
+        return joined([await part.effect(known) for part in self.parts])
+
+    def tried(self, _present: Present) -> Tried:
+        raise CannotSimulate("it changes several parts of the spec at once, each of which can be planned and simulated by itself")
+
+
+async def _change(asked: Asked) -> Change:
+    target, found = await asked.its_pool()
+    number = asked.request.revision or 0
+    change = Change(target=target, found=found, patch=revert_patch(number, found.spec, await asked.spec_of(asked.pool, number)))
+    for kind in kinds_in(found.spec, change.after):
+        check_possible(kind.name, found.spec, found.annotations)
+    return change
+
+
+def _questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
+    checked(change.part, change.patch, policies)
+    parts = [one for kind in kinds_in(change.part, change.after) for one in kind.questions(change, policies)]
+    return [RevertQuestion(parts=tuple(parts))]
+
+
+def revert_patch(number: int, spec: Mapping[str, Any], former: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that restores a former spec. Raises InvalidInput if the spec is the same already."""
+    if change := between(spec, former):
+        return change
+    raise InvalidInput("revision", number, "the spec is so already; write another")
+
+
+def kinds_in(before: Spec, after: Spec) -> Iterator[Kind]:
+    """The kinds of plans that would each make a part of the change between two specs."""
+    return (kind for kind in map(kind_of, PLAN_KINDS) if kind.is_part(before, after))
+
+
+def joined(effects: Sequence[PlanEffect]) -> PlanEffect:
+    """The effect of several changes at once. Each moves the same sessions, so the largest single number counts."""
+    if len(effects) == 1:
+        return effects[0]
+    predicted = [one for one in effects if one.predicted_attainment is not None or one.predicted_refusals is not None]
+    only = predicted[0] if len(predicted) == 1 else PlanEffect()
+    several = sum(one.sessions_moved > 0 for one in effects) > 1
+    return PlanEffect(
+        instances_added=sum(one.instances_added for one in effects),
+        instances_removed=sum(one.instances_removed for one in effects),
+        victims=list(dict.fromkeys(name for one in effects for name in one.victims)),
+        sessions_moved=max((one.sessions_moved for one in effects), default=0),
+        sessions_lost=max((one.sessions_lost for one in effects), default=0),
+        cache_tokens_lost=max((one.cache_tokens_lost for one in effects), default=0),
+        requests_in_flight=max((one.requests_in_flight for one in effects), default=0),
+        key_share_moved=max((one.key_share_moved for one in effects), default=0.0),
+        predicted_attainment=only.predicted_attainment,
+        predicted_refusals=only.predicted_refusals,
+        prediction_basis=only.prediction_basis,
+        warnings=[words for one in effects for words in one.warnings],
+        notes=[
+            *(words for one in effects for words in one.notes),
+            *(["Several parts move sessions; at least as many move as the part that moves most."] if several else []),
+        ],
+        heavy=any(one.heavy for one in effects),
+    )
+
+
+KIND = Kind(name=PlanKind.REVERT, change=_change, questions=_questions)

@@ -1,0 +1,153 @@
+"""Scaling: another number of instances of a role."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import ACCEPTING, MAX_REPLICAS, InstanceState, Role
+from fairlead.pools import parse_spec
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.scaling.specs import ScalingMode
+from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked, replicas_of
+from fairlead_api.plans.evidence import InstanceUse, PoolUse
+from fairlead_api.plans.objects import Target, TargetKind
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import PlanEffect
+from fairlead_client.simulation_jobs import PoolChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleQuestion:
+    """What would another number of instances of a role do?"""
+
+    role: Role
+    before: int
+    after: int
+
+    async def effect(self, known: Known) -> PlanEffect:
+        return scale_effect(known.use, self.role, self.before, self.after)
+
+    def tried(self, present: Present) -> Tried:
+        if not self.after:
+            raise CannotSimulate("no instance is left to serve anything")
+        if not self.before:
+            raise CannotSimulate("no instance serves now, so there is nothing to compare with")
+        if present.spec is not None and present.parsed().scaling.mode is ScalingMode.SLO:
+            raise CannotSimulate("the pool changes its number by itself (scaling.mode SLO), so the planned one would not stay")
+        planned = PoolChange(role=self.role, replicas=self.after, startup_seconds=present.startup_seconds)
+        return Tried(as_planned=planned, instances={self.role: self.before})
+
+
+async def _change(asked: Asked) -> Change:
+    """Of the pool, or of a role's InferencePoolRole where that declares the number."""
+    target, found = await asked.its_pool()
+    change = Change(target=target, found=found, patch=replicas_patch(asked.request, found.spec))
+    role = scaled_by_its_object(asked.request, found.spec)
+    if role is None:
+        return change
+    checked(found.spec, change.patch, asked.policies)
+    target = Target.of_role(asked.pool, role)
+    return Change(target=target, found=await asked.cluster.read(target), patch={"replicas": asked.request.replicas})
+
+
+def _questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
+    part = change.part
+    if change.target.kind is TargetKind.ROLE:
+        return [ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change.patch["replicas"]))]
+    after = checked(part, change.patch, policies)
+    try:
+        before = parse_spec(part)
+    except InvalidInput:  # the present spec is refused, and this repairs it
+        before = after
+    names = [role.name for role in after.roles]
+    numbers = {name: (replicas_of(before, name), replicas_of(after, name)) for name in names}
+    other = [name for name in names if numbers[name][0] != numbers[name][1]] or names[:1]
+    return [ScaleQuestion(role=name, before=numbers[name][0], after=numbers[name][1]) for name in other]
+
+
+def replicas_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
+    """The merge patch of the pool's spec with the number that a request asks for. Raises InvalidInput."""
+    if request.replicas is None or not 0 <= request.replicas <= MAX_REPLICAS:
+        raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
+    roles = spec.get("roles") or [{"name": Role.BOTH.value}]
+    names = [role.get("name") for role in roles]
+    role = Role.BOTH if request.role is None and Role.BOTH in names else request.role
+    if role not in names:
+        raise InvalidInput("role", request.role, f"write {' or '.join(names)}")
+    if role is Role.BOTH:
+        return {"replicas": request.replicas}
+    if roles[names.index(role)].get("replicas") == request.replicas:
+        raise InvalidInput(f"spec.roles[{names.index(role)}].replicas", request.replicas, "it is so already; write another value")
+    return {"roles": [{**one, "replicas": request.replicas} if one.get("name") == role else one for one in roles]}
+
+
+def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:
+    """The role that the request scales, if not the pool but the role's InferencePoolRole declares its number."""
+    for role in spec.get("roles") or []:
+        if role.get("name") == request.role and role.get("replicas") is None:
+            return None if request.role is Role.BOTH else request.role
+    return None
+
+
+def _numbers(spec: Mapping[str, Any]) -> tuple[Any, ...]:
+    names = ("name", "replicas", "minReplicas", "maxReplicas")
+    return spec.get("replicas"), [[role.get(name) for name in names] for role in spec.get("roles") or ()]
+
+
+def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffect:
+    """The effect of scaling a role from `before` to `after` instances.
+
+    The instances removed are those that the operator would choose: first those that do not serve yet, then those with
+    the least bound sessions × cached tokens.
+    """
+    present = [use for use in pool.instances if use.role is role and use.state is not InstanceState.DRAINING]
+    ranked = sorted(present, key=_worth)
+    victims = ranked[: max(0, min(len(ranked), before - after))]
+    affected = sum(use.bound_sessions for use in victims)
+    homeless = after == 0 or len(victims) == len(present)
+    return PlanEffect(
+        instances_added=max(0, after - before),
+        instances_removed=max(0, before - after),
+        victims=[use.id for use in victims],
+        sessions_moved=0 if homeless else affected,
+        sessions_lost=affected if homeless else 0,
+        cache_tokens_lost=sum(use.cache_tokens for use in victims),
+        requests_in_flight=sum(use.in_flight for use in victims),
+        notes=_not_ready(pool) if after > before else [],
+        warnings=_warnings(pool, role, before, after, affected),
+        heavy=(after == 0 and before > 0) or pool.is_heavy(affected),
+    )
+
+
+def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:
+    return use.state in ACCEPTING, use.bound_sessions * use.cache_tokens, use.in_flight, use.id
+
+
+def _is_too_much(pool: PoolUse, role: Role, instances: int) -> bool:
+    """Whether prompt tokens arrive faster than this number of instances was seen to compute them."""
+    if role is Role.DECODE or instances == 0 or pool.miss_tokens_per_second is None or pool.prefill_tokens_per_second is None:
+        return False
+    return pool.miss_tokens_per_second >= instances * pool.prefill_tokens_per_second
+
+
+def _warnings(pool: PoolUse, role: Role, before: int, after: int, affected: int) -> list[str]:
+    found, total = [], pool.sessions
+    if after == 0 and before > 0:
+        found.append("Every request will be refused until the pool is scaled up again.")
+        if affected:
+            found.append(f"{affected} of {total} sessions are lost with their cache: no instance is left to take them.")
+    elif _is_too_much(pool, role, after):
+        found.append("Prompt tokens arrive faster than so many instances were seen to compute them; the TTFT target would be missed.")
+    if affected and after > 0:
+        found.append(f"{affected} of {total} sessions move to other instances and lose their cache there.")
+    return found
+
+
+def _not_ready(pool: PoolUse) -> list[str]:
+    waiting = sum(use.state in {InstanceState.PENDING, InstanceState.STARTING} for use in pool.instances)
+    return [f"{waiting} {'instance is' if waiting == 1 else 'instances are'} not ready yet."] if waiting else []
+
+
+KIND = Kind(name=PlanKind.SCALE, change=_change, questions=_questions, is_part=lambda before, after: _numbers(before) != _numbers(after))

@@ -1,0 +1,52 @@
+"""Scaling without a person: its mode, its target load, and what becomes of a pool that nobody uses."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fairlead.durations import format_duration
+from fairlead.pools import PoolSpec
+from fairlead.scaling.specs import ScalingMode
+from fairlead_api.plans.changes import SpecQuestion, section_kind
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Tried
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanEffect
+
+
+class ScalingQuestion(SpecQuestion):
+    """What would other rules of scaling do?"""
+
+    async def effect(self, _known: Known) -> PlanEffect:
+        return scaling_effect(self.after)
+
+    def tried(self, _present: Present) -> Tried:
+        raise CannotSimulate("what scaling would do is told by its advice and its recorded decisions")
+
+
+SCALING_MODES: Mapping[str, str] = MappingProxyType(
+    {
+        ScalingMode.FIXED: "Each role goes to its declared number, whatever arrives.",
+        ScalingMode.SLO: "Instances are added and drained without a person from now on, within each role's bounds.",
+        ScalingMode.ADVISE: "Numbers stay as declared; every recommendation is kept with its signals.",
+    }
+)
+
+
+def scaling_effect(after: PoolSpec) -> PlanEffect:
+    """What the mode of scaling means from now on, and what becomes of the pool while nobody uses it."""
+    scaling, zero = after.scaling, after.scaling.zero
+    goes = scaling.mode is ScalingMode.SLO and all(role.min_replicas == 0 for role in after.roles)
+    notes = [SCALING_MODES[scaling.mode]]
+    if goes:
+        notes.append(f"Its last instances go after {format_duration(zero.idle_after_seconds)} without a request.")
+    elif scaling.mode is ScalingMode.SLO:
+        notes.append("Its last instances stay without requests: roles have a minReplicas above 0.")
+    else:
+        notes.append("Its instances stay without requests: only mode SLO takes the last ones.")
+    if zero.hold_for_seconds == 0 or zero.held_requests == 0:
+        return PlanEffect(notes=notes, warnings=["Routers hold no request while the first instance starts: each gets a 503 until then."])
+    most = "1 request" if zero.held_requests == 1 else f"{zero.held_requests} requests"
+    notes.append(f"While its first instance starts, a router holds up to {most}, each for up to {format_duration(zero.hold_for_seconds)}.")
+    return PlanEffect(notes=notes)
+
+
+KIND = section_kind(PlanKind.SCALING, lambda after: ScalingQuestion(after=after))

@@ -1,0 +1,54 @@
+"""Other latency targets."""
+
+from collections.abc import Mapping
+
+from fairlead.tables import SloFacts
+from fairlead_api.plans.changes import SpecQuestion, section_kind
+from fairlead_api.plans.evidence import PoolUse, Replay
+from fairlead_api.plans.kinds.early_rejection import refusing
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Tried
+from fairlead_api.slo.budgets import what_if
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanEffect
+
+
+class SloQuestion(SpecQuestion):
+    """What would other targets do?"""
+
+    async def effect(self, known: Known) -> PlanEffect:
+        facts = self.after.facts()
+        latencies = await known.evidence.latencies(known.pool, known.now)
+        return slo_effect(known.use, facts.slo, latencies, await known.refused(facts))
+
+    def tried(self, _present: Present) -> Tried:
+        raise CannotSimulate("targets change how requests are judged, and the effect above is from the latencies that were recorded")
+
+
+def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[int, int]], refused: Replay | None) -> PlanEffect:
+    """The attainment that the requests of the past day would have had; where requests are refused early, also their
+    share. `latencies` are counts by cell, by priority class.
+    """
+    whole, classes = what_if(latencies, {}, after.ttft_seconds, after.tpot_seconds, after.percentile)
+    least, most = whole.attainment_least, whole.attainment_most
+    if least is None or most is None:
+        return PlanEffect(warnings=refusing(refused))
+    warnings, notes = refusing(refused), []
+    if whole.met is False:
+        warnings.insert(0, f"The goal of {after.percentile:g}% in time would have been missed: {most:.1%} were.")
+    elif whole.met and pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
+        notes.append("The targets become easy enough to be met; requests are served no faster for it.")
+    if most > least:
+        notes.append(f"Latencies are recorded in steps, and a target lies within one: {least:.1%} to {most:.1%} would have been in time.")
+    if len(classes) > 1:
+        each = ", ".join(f"{one.priority_class} {one.attainment_least or 0:.1%} of {one.requests:,}" for one in classes)
+        notes.append(f"By priority class: {each}.")
+    return PlanEffect(
+        predicted_attainment=least,
+        predicted_refusals=refused.share if refused else None,
+        prediction_basis=f"from {whole.requests:,} requests of the past day, served as they were",
+        notes=notes,
+        warnings=warnings,
+    )
+
+
+KIND = section_kind(PlanKind.SLO, lambda after: SloQuestion(after=after))

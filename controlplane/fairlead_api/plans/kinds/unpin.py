@@ -1,0 +1,6 @@
+"""Takes a session's home away: the policy places its next request."""
+
+from fairlead_api.plans.kinds.move import session_kind
+from fairlead_client.resources.plan_kinds import PlanKind
+
+KIND = session_kind(PlanKind.UNPIN)

@@ -1,0 +1,80 @@
+"""What is asked about a planned change: its effect, and how a simulation shows it. Each kind of plan answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import Role
+from fairlead.pools import PoolSpec, TableFacts, parse_spec
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.tables import PoolKey
+from fairlead_api.plans.evidence import EvidenceReader, PoolUse, Replay
+from fairlead_client.resources.plans import PlanEffect
+from fairlead_client.simulation_jobs import PoolChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known when a change of a pool is planned, and where more can be read."""
+
+    pool: PoolKey
+    use: PoolUse
+    policies: PolicyCatalogue
+    evidence: EvidenceReader
+    now: datetime
+
+    async def refused(self, facts: TableFacts) -> Replay | None:
+        """The recorded decisions that would be refused early; None where no request is, or none was recorded."""
+        limit = limit_seconds(facts)
+        return None if limit is None else await self.evidence.over_limit(self.pool, limit, self.now)
+
+
+def limit_seconds(facts: TableFacts) -> float | None:
+    """The predicted TTFT above which a request is refused early; None if no request is."""
+    return None if facts.early_rejection.mode == "Disabled" else facts.early_rejection.headroom * facts.slo.ttft_seconds
+
+
+class CannotSimulate(Exception):
+    """No simulation shows what the change does; `str(error)` says why, in words for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """A pool in use before a change. `instances` take requests, by role; `spec` is the pool's own, or None where the
+    plan changes another object. A new instance takes `startup_seconds` to serve.
+    """
+
+    spec: Mapping[str, Any] | None
+    use: PoolUse
+    instances: Mapping[Role, int]
+    startup_seconds: float
+
+    def parsed(self) -> PoolSpec:
+        """The spec. Raises CannotSimulate for one that is refused."""
+        try:
+            return parse_spec(self.spec or {})
+        except InvalidInput as error:
+            raise CannotSimulate("the present spec is refused, so there is nothing to compare with") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What is simulated of a change: the pool as planned, and as it is. `instances` are numbers to begin with that
+    differ from those that take requests now.
+    """
+
+    as_planned: PoolChange
+    as_it_is: PoolChange = field(default_factory=PoolChange)
+    instances: Mapping[Role, int] = field(default_factory=dict)
+
+
+class Question(Protocol):
+    """What would a change do?"""
+
+    async def effect(self, known: Known) -> PlanEffect:
+        """The expected effect. Raises NotFound for an instance that is not there."""
+
+    def tried(self, present: Present) -> Tried:
+        """The change as a simulation makes it. Raises CannotSimulate."""

@@ -1,0 +1,111 @@
+"""What is known of a kind of plan, as data: the API checks requests by it; forms, commands and documentation are made
+of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fairlead_client.resources.access import AccessRole
+
+
+class InputKind(StrEnum):
+    """The look of an input and the value of its text. `names` suggests its options, `switch` is true or false."""
+
+    NUMBER = "number"
+    TEXT = "text"
+    CHOICE = "choice"
+    NAMES = "names"
+    SWITCH = "switch"
+    YAML = "yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """An entry of a request's `fields`, as forms and commands ask for it.
+
+    `name` is the field's path, its parts joined by dots: `zero.idleAfter`. `remedy` says what to write in place of text
+    that cannot be read. `told` is how a closed form shows the present value; empty = not at all.
+    """
+
+    name: str
+    words: str
+    kind: InputKind = InputKind.TEXT
+    remedy: str = ""
+    hint: str = ""
+    options: tuple[str, ...] = ()
+    told: str = "{}"
+    least: float | None = None
+    most: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindFacts:
+    """A kind of plan as data.
+
+    `role` is what a person needs to plan, apply or undo such a change; of a schedule, see `role_for_schedule`. `title`
+    heads its form on the pool's page, and `command` is the help of its own command of `fairlead change`; empty = there
+    is none.
+    """
+
+    role: AccessRole
+    takes: tuple[str, ...] = ("fields",)
+    """What a request of this kind may say."""
+    needs: int = 1
+    """How many of these, from the first, it must say."""
+    remedies: Mapping[str, str] = field(default_factory=dict)
+    """What to do about one that is missing, if its name does not say it."""
+    section: str = ""
+    """The section of the pool's spec that `fields` changes; empty = no section."""
+    inputs: tuple[Input, ...] = ()
+    more_fields: tuple[str, ...] = ()
+    """Fields of the section that may be changed, but not by forms."""
+    says: Mapping[str, Any] = field(default_factory=dict)
+    """What its form says in `fields` besides its inputs."""
+    title: str = ""
+    has_button: bool = False
+    """The pool's page has a button for it in place of a form."""
+    command: str = ""
+    for_pairs: bool = False
+    """Only a pool with several roles has its form."""
+    advised: bool = False
+    """Advice knows such a change by a simulation, which a request may name."""
+    deletes: bool = False
+    """It deletes the object, and undoing it creates the object again."""
+    file_refusal: str = ""
+    """Why it is impossible for the engines of a file; empty = it is possible."""
+    pods_refusal: str = ""
+    """Why it is impossible where instances are pods; empty = it is possible."""
+    workload_refusal: str = ""
+    """Why it is impossible for pods that a workload makes and ends; empty = it is possible."""
+    for_scale_targets: bool = False
+    """It is possible all the same where the pool scales that workload."""
+    example: Mapping[str, Any] = field(default_factory=dict)
+    """A request in the API's documentation, without its kind, and its name there."""
+    example_title: str = ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the section that may be changed."""
+        return (*dict.fromkeys(one.name.partition(".")[0] for one in self.inputs), *self.more_fields)
+
+    @property
+    def for_running_engines(self) -> bool:
+        """Whether it is possible for a pool whose instances are made and ended elsewhere."""
+        return not self.file_refusal and not self.workload_refusal
+
+
+def number_input(name: str, words: str, example: str, *, hint: str = "", told: str = "{}") -> Input:
+    """An input of a number such as `example`."""
+    return Input(name=name, words=words, kind=InputKind.NUMBER, remedy=f"write a number such as {example}", hint=hint, told=told)
+
+
+def duration_input(name: str, words: str, examples: str, *, told: str = "") -> Input:
+    """An input of a duration such as one of `examples`."""
+    return Input(name=name, words=words, hint=f"such as {examples}", told=told)
+
+
+def choice_input(name: str, words: str, options: Iterable[str], *, told: str = "{}") -> Input:
+    """An input of one of `options`."""
+    return Input(name=name, words=words, kind=InputKind.CHOICE, options=tuple(options), told=told)

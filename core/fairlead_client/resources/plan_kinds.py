@@ -1,0 +1,363 @@
+"""The kinds of plans, each with what the API's checks, forms, commands and documentation need of it.
+
+A kind is a member of `PlanKind` and its entry in the table below; the API carries it out in
+`fairlead_api/plans/kinds/<kind>.py`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
+from fairlead.tables import EARLY_REJECTION_MODES, MIGRATIONS_MODES
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.kind_facts import Input, InputKind, KindFacts, choice_input, duration_input, number_input
+
+
+class PlanKind(StrEnum):
+    """The kind of change that a plan makes.
+
+    `scale` changes the number of instances; `policy`, `slo`, `early-rejection`, `ring` (anchors per instance),
+    `scaling` and `ratio` (what changes instances without a person) change a part of the pool's spec; `cordon` takes one
+    instance out of service without replacing it, and `uncordon` lets it serve again; `schedule` creates, edits,
+    deletes, pauses or resumes a schedule, skips a start of it or adds one. `drain` empties one instance and replaces
+    it, and `undrain` takes that back; `rollout` pauses or resumes a rollout or changes its bounds; `rollback` gives the
+    spec the engine and templates of a former revision. `engines` adds an engine to a pool whose engines run already, or
+    takes one out. `migrations` pauses a pool's migrations, or lets them go on. `delete` deletes
+    the pool; undoing that creates it again with the same spec, and what was lost with it stays lost. `move` gives a
+    session another home, and `unpin` takes its home away. `weight` changes the part of the keys that one instance has
+    on the hash ring. `revert` gives the whole spec what it said in a former revision, as the list of revisions numbers
+    them.
+    """
+
+    SCALE = "scale"
+    POLICY = "policy"
+    SLO = "slo"
+    EARLY_REJECTION = "early-rejection"
+    RING = "ring"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    SCHEDULE = "schedule"
+    SCALING = "scaling"
+    RATIO = "ratio"
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    ROLLOUT = "rollout"
+    ROLLBACK = "rollback"
+    ENGINES = "engines"
+    MIGRATIONS = "migrations"
+    DELETE = "delete"
+    MOVE = "move"
+    UNPIN = "unpin"
+    WEIGHT = "weight"
+    REVERT = "revert"
+
+    @property
+    def facts(self) -> KindFacts:
+        """What is known of the kind."""
+        return _FACTS[self]
+
+
+class ScheduleAction(StrEnum):
+    """What a plan of kind `schedule` does.
+
+    `set` creates the schedule of this name or puts `spec` in its place, as a manifest writes it. `skip` and `run` take
+    the instant `start`.
+    """
+
+    SET = "set"
+    DELETE = "delete"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SKIP = "skip"
+    RUN = "run"
+
+
+class EngineAction(StrEnum):
+    """What a plan of kind `engines` does: `add` takes a `url`, a `name` and a `weight` if wanted, `remove` a `name`."""
+
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """The change to plan.
+
+    `scale` takes `replicas`, and `role` in a pool of two roles. `cordon`, `uncordon`, `drain` and `undrain` take
+    `instance`. `rollback` takes the number of a `revision` (none = the newest that differs from the spec), and `role`
+    to give back only that role's template; `revert` the number of a `revision` of the whole spec. `move` takes a
+    `session` and the `instance` it is to live at, `unpin` a `session`. `delete` takes nothing. The other kinds take
+    `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A field that is
+    left out stays as it is, null goes back to its default.
+    `weight` takes an `instance`, and in `fields` its `weight` beside instances of weight 1, 0.01 to 100 (null = 1).
+    `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`;
+    `engines` an `action` of EngineAction, and what that takes.
+    `scale` and `slo` also take the `simulation` by which advice found the change: the plan then shows that one.
+    """
+
+    kind: PlanKind
+    replicas: int | None = None
+    role: Role | None = None
+    instance: str | None = None
+    fields: dict[str, Any] | None = None
+    revision: int | None = None
+    session: str | None = None
+    simulation: str | None = None
+
+
+_FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
+    {
+        PlanKind.ENGINES: KindFacts(
+            role=AccessRole.OPERATOR,
+            title="Add an engine",
+            inputs=(
+                Input(name="url", words="Address", hint="http://HOST:PORT"),
+                Input(name="name", words="Name", hint="by default host and port"),
+                number_input("weight", "Weight", "2", hint="share of the keys beside engines of weight 1"),
+            ),
+            says={"action": EngineAction.ADD.value},
+            pods_refusal="the pool has no list of engines, its instances are pods; scale it, or its workload",
+            example_title="one engine more",
+            example={"fields": {"action": "add", "url": "http://10.0.0.7:8000"}},
+        ),
+        PlanKind.SCALE: KindFacts(
+            role=AccessRole.OPERATOR,
+            takes=("replicas", "role"),
+            title="Scale",
+            command="Change the number of instances.",
+            advised=True,
+            file_refusal="the number of instances is the number of engines there; add an engine to the file, or remove one",
+            workload_refusal="they are made and ended by their workload; scale that, or name it in roles[].scaleTargetRef",
+            for_scale_targets=True,
+            example_title="scale",
+            example={"replicas": 7},
+        ),
+        PlanKind.ROLLBACK: KindFacts(
+            role=AccessRole.OPERATOR,
+            takes=("revision", "role"),
+            needs=0,
+            has_button=True,
+            file_refusal="it has no template to go back to; restart the engines themselves",
+            workload_refusal="their workload has the template; go back there, as with kubectl rollout undo",
+            example_title="the engine and templates of a former revision",
+            example={"revision": 3},
+        ),
+        PlanKind.SCHEDULE: KindFacts(
+            role=AccessRole.OPERATOR,
+            file_refusal="no window can make or end an engine; write slo and earlyRejection in the file",
+            example_title="a schedule",
+            example={
+                "fields": {
+                    "name": "office-hours",
+                    "action": "set",
+                    "spec": {
+                        "cron": "0 8 * * 1-5",
+                        "duration": "10h",
+                        "timeZone": "Europe/Berlin",
+                        "roles": [{"name": "both", "minReplicas": 4}],
+                    },
+                }
+            },
+        ),
+        PlanKind.POLICY: KindFacts(
+            role=AccessRole.ADMIN,
+            section="routing",
+            title="Policy",
+            inputs=(
+                Input(name="policy", words="Policy", kind=InputKind.NAMES, options=tuple(sorted(BUILT_IN.names))),
+                Input(
+                    name="parameters",
+                    words="Parameters",
+                    kind=InputKind.YAML,
+                    remedy="write one `name: value` per line",
+                    hint="one “name: value” per line; replaces all",
+                    told="",
+                ),
+            ),
+            more_fields=("prefillsInFlight",),
+            example_title="another policy",
+            example={"fields": {"policy": "dualmap", "parameters": {"slo_fraction": 0.5}}},
+        ),
+        PlanKind.SLO: KindFacts(
+            role=AccessRole.ADMIN,
+            section="slo",
+            title="SLO",
+            inputs=(
+                duration_input("ttft", "Time to first token", "5s or 800ms", told="TTFT {}"),
+                duration_input("tpot", "Time per output token", "100ms", told="TPOT {}"),
+                number_input("percentile", "Goal, % in time", "95", told="goal {} %"),
+            ),
+            advised=True,
+            example_title="tighter targets",
+            example={"fields": {"ttft": "3s", "percentile": 95}},
+        ),
+        PlanKind.EARLY_REJECTION: KindFacts(
+            role=AccessRole.ADMIN,
+            section="earlyRejection",
+            title="Early rejection",
+            inputs=(
+                choice_input("mode", "Mode", EARLY_REJECTION_MODES),
+                number_input("headroom", "Headroom", "1.5", hint="limit as a multiple of the SLO", told="headroom {}"),
+            ),
+            example_title="early rejection by load",
+            example={"fields": {"mode": "Load", "headroom": 1.5}},
+        ),
+        PlanKind.MIGRATIONS: KindFacts(
+            role=AccessRole.OPERATOR,
+            section="routing",
+            title="Migrations",
+            inputs=(choice_input("migrations", "Sessions move", MIGRATIONS_MODES),),
+            example_title="no migrations for now",
+            example={"fields": {"migrations": "Paused"}},
+        ),
+        PlanKind.SCALING: KindFacts(
+            role=AccessRole.ADMIN,
+            section="scaling",
+            title="Scaling",
+            inputs=(
+                choice_input("mode", "Mode", ScalingMode),
+                number_input("targetLoad", "Target load", "0.8", hint="share of an instance's capacity, 0 to 1", told="target load {}"),
+                duration_input("zero.idleAfter", "Last instances go when idle for", "10m; in mode SLO, with minReplicas 0"),
+                duration_input("zero.holdFor", "Hold a request for", "2m; while no instance serves and one is to come"),
+                number_input("zero.heldRequests", "Requests held at most", "1024", hint="by each router", told=""),
+            ),
+            file_refusal="no load can make or end an engine; add an engine to the file, or remove one",
+            workload_refusal="they are made and ended by their workload; scale that, or name it in roles[].scaleTargetRef",
+            for_scale_targets=True,
+            example_title="scaling by the SLO",
+            example={"fields": {"mode": "SLO", "targetLoad": 0.8}},
+        ),
+        PlanKind.RATIO: KindFacts(
+            role=AccessRole.ADMIN,
+            section="ratio",
+            title="Ratio",
+            inputs=(
+                choice_input("mode", "Mode", RatioMode),
+                choice_input("method", "How an instance changes its role", RatioMethod, told=""),
+                number_input("band", "Band", "0.3", hint="difference of the roles' loads that is left alone", told="band {}"),
+                duration_input("cooldown", "Cooldown", "2m"),
+            ),
+            for_pairs=True,
+            file_refusal="every engine there prefills and decodes",
+            workload_refusal="they are made and ended by their workloads; scale those",
+            example_title="a ratio that follows the load",
+            example={"fields": {"mode": "Auto", "cooldown": "5m"}},
+        ),
+        PlanKind.ROLLOUT: KindFacts(
+            role=AccessRole.OPERATOR,
+            section="rollout",
+            title="Rollout",
+            inputs=(
+                Input(
+                    name="paused",
+                    words="Paused",
+                    kind=InputKind.SWITCH,
+                    remedy="write true or false",
+                    options=("false", "true"),
+                    told="paused: {}",
+                ),
+                number_input("maxSurge", "Instances above the wanted number", "1", told="surge {}"),
+                number_input("maxUnavailable", "Instances that may be missing", "0", told=""),
+            ),
+            more_fields=("progressDeadline",),
+            file_refusal="it has no template to roll out; restart the engines themselves",
+            workload_refusal="their workload has the template, and replaces them by its own rules",
+            example_title="pause a rollout",
+            example={"fields": {"paused": True}},
+        ),
+        PlanKind.RING: KindFacts(
+            role=AccessRole.ADMIN,
+            section="routing",
+            title="Ring",
+            inputs=(number_input("anchorsPerInstance", "Anchors per instance", "160", told="{} anchors per instance"),),
+            example_title="fewer anchors",
+            example={"fields": {"anchorsPerInstance": 80}},
+        ),
+        PlanKind.CORDON: KindFacts(
+            role=AccessRole.OPERATOR, takes=("instance",), example_title="cordon one instance", example={"instance": "chat-bk2xz4"}
+        ),
+        PlanKind.UNCORDON: KindFacts(
+            role=AccessRole.OPERATOR, takes=("instance",), example_title="let it serve again", example={"instance": "chat-bk2xz4"}
+        ),
+        PlanKind.DRAIN: KindFacts(
+            role=AccessRole.OPERATOR, takes=("instance",), example_title="drain one instance", example={"instance": "chat-bk2xz4"}
+        ),
+        PlanKind.UNDRAIN: KindFacts(
+            role=AccessRole.OPERATOR, takes=("instance",), example_title="take a drain back", example={"instance": "chat-bk2xz4"}
+        ),
+        PlanKind.WEIGHT: KindFacts(
+            role=AccessRole.OPERATOR,
+            takes=("instance", "fields"),
+            inputs=(
+                Input(
+                    name="weight",
+                    words="Weight",
+                    kind=InputKind.NUMBER,
+                    remedy=f"write a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, or null for 1",
+                    least=LEAST_WEIGHT,
+                    most=MOST_WEIGHT,
+                ),
+            ),
+            command="Change an instance's part of the keys, beside instances of weight 1.",
+            example_title="half of the keys for one instance",
+            example={"instance": "chat-bk2xz4", "fields": {"weight": 0.5}},
+        ),
+        PlanKind.DELETE: KindFacts(
+            role=AccessRole.ADMIN,
+            takes=(),
+            needs=0,
+            title="Delete the pool",
+            command="Delete a pool: its sessions are lost. Undoing creates it again with the same spec.",
+            deletes=True,
+            file_refusal="it is there as long as `fairlead serve` runs; end that",
+            example_title="delete the pool",
+        ),
+        PlanKind.MOVE: KindFacts(
+            role=AccessRole.OPERATOR,
+            takes=("session", "instance"),
+            needs=2,
+            remedies={"instance": "write the instance that the session is to live at"},
+            command="Give a session another home: its next request goes to INSTANCE.",
+            example_title="another home for a session",
+            example={"session": "574-r2", "instance": "chat-bk2xz4"},
+        ),
+        PlanKind.UNPIN: KindFacts(
+            role=AccessRole.OPERATOR,
+            takes=("session",),
+            command="Take a session's home away: the policy places its next request.",
+            example_title="no home for a session",
+            example={"session": "574-r2"},
+        ),
+        PlanKind.REVERT: KindFacts(
+            role=AccessRole.ADMIN,
+            takes=("revision",),
+            command="Give the whole spec what it said in a former revision of `fairlead pools history`, policy and SLO with it.",
+            example_title="the whole spec of a former revision",
+            example={"revision": 3},
+        ),
+    }
+)
+
+PLAN_KINDS = tuple(_FACTS)
+"""All kinds, in the order of their forms."""
+
+SECTIONS: Mapping[PlanKind, KindFacts] = MappingProxyType({kind: facts for kind, facts in _FACTS.items() if facts.section})
+"""Those that change fields of a section of the spec."""
+
+OF_INSTANCES = tuple(kind for kind in PlanKind if kind.facts.takes == ("instance",))
+"""Those that need nothing but an instance's name."""
+
+OF_SESSIONS = tuple(kind for kind in PlanKind if kind.facts.takes[:1] == ("session",))
+"""Those of a session's home."""
+
+_FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
+
+
+def role_for_schedule(subjects: Iterable[str]) -> AccessRole:
+    """The role that changing a schedule needs: that of the kinds of plans for what it says something about."""
+    return PlanKind.SCHEDULE.facts.role if _FOR_ADMINS.isdisjoint(subjects) else AccessRole.ADMIN
