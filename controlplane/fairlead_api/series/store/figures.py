@@ -20,7 +20,7 @@ from fairlead_api.moves.store import COLUMNS as MOVE_COUNTS
 from fairlead_api.moves.store import within as moves_within
 from fairlead_api.series.reading import Subject
 from fairlead_api.series.store.series import known_instance, pools_of
-from fairlead_client.resources.figures import InstanceFigures, RangeFigures
+from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures, RangeFigures
 
 FLEET_PERCENTILE = 95.0
 _WITHIN = "pool_id = ANY(:pools) AND {at} >= :start AND {at} < :end"
@@ -48,15 +48,21 @@ SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c
 FROM {{table}} r, unnest(r.cells, r.counts) AS c(cell, requests) WHERE {_WITHIN.format(at="bucket")}
 GROUP BY GROUPING SETS ((r.pool_id, c.cell / {WIDTH}), (r.pool_id, c.cell % {WIDTH}))
 """
-_OF_INSTANCE = """
-SELECT coalesce(sum(requests_total), 0) AS sent, coalesce(sum(failed_total), 0) AS failed_sends, coalesce(sum(judged_by_slo), 0) AS judged,
+_INSTANCE_COUNTS = """
+  coalesce(sum(requests_total), 0) AS sent, coalesce(sum(failed_total), 0) AS failed_sends, coalesce(sum(judged_by_slo), 0) AS judged,
   coalesce(sum(within_slo), 0) AS in_time, coalesce(sum(ttft_total), 0) AS first_tokens, coalesce(sum(ttft_within_slo), 0) AS ttft_in_time,
   coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(hit_tokens), 0) AS hit_tokens,
   coalesce(sum(output_tokens), 0) AS output_tokens, max(ttft_p95_max) AS ttft_p95_seconds, max(tpot_p95_max) AS tpot_p95_seconds
+"""
+_OF_INSTANCE = f"""
+SELECT {_INSTANCE_COUNTS}
 FROM generate_series(CAST(:start AS timestamptz), CAST(:last AS timestamptz), interval '1 minute') AS b(at)
 JOIN LATERAL (SELECT * FROM load_rollups_1m r WHERE r.pool_id = :pool AND r.bucket = b.at AND r.instance = :instance) r ON true
 """
 """A look-up for each minute, by the primary key: reading the range would read every instance."""
+_BY_INSTANCE = f"""
+SELECT instance, {_INSTANCE_COUNTS} FROM load_rollups_1m WHERE pool_id = :pool AND bucket >= :start AND bucket < :end GROUP BY instance
+"""
 
 
 @dataclass(slots=True)
@@ -88,10 +94,27 @@ class PostgresFigures:
             await known_instance(connection, pool, subject)
             values = {"pool": pool, "instance": subject.instance, "start": where.start, "last": where.end - timedelta(minutes=1)}
             row = (await connection.execute(text(_OF_INSTANCE), values)).one()
-            behind = (await complete_until(connection, [pool], now)).get(pool)
-            counts = {name: value if name.endswith("_seconds") else int(value) for name, value in row._mapping.items()}
-            end = min(where.end, now)
-            return InstanceFigures(start=where.start, end=end, **counts, complete_until=behind if behind and behind < end else None)
+            return InstanceFigures(**await _bounds(connection, pool, where, now), **_instance_counts(dict(row._mapping)))
+
+    async def by_instance(self, subject: Subject, where: Covered, now: datetime) -> FiguresByInstance:
+        """Those of every instance that had a part in these steps. Raises NotFound for a pool that does not live."""
+        async with self._database.reading() as connection:
+            (pool,) = await pools_of(connection, subject)
+            found = await connection.execute(text(_BY_INSTANCE), {"pool": pool, "start": where.start, "end": where.end})
+            rows = {row.instance: {name: value for name, value in row._mapping.items() if name != "instance"} for row in found}
+            bounds = await _bounds(connection, pool, where, now)
+            instances = {name: InstanceFigures(**bounds, **_instance_counts(row)) for name, row in rows.items()}
+            return FiguresByInstance(pool=str(subject.pool), instances=instances, **bounds)
+
+
+def _instance_counts(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value if name.endswith("_seconds") else int(value) for name, value in row.items()}
+
+
+async def _bounds(connection: AsyncConnection, pool: int, where: Covered, now: datetime) -> dict[str, Any]:
+    """The range of a pool's instances, and until when it is rolled up."""
+    behind, end = (await complete_until(connection, [pool], now)).get(pool), min(where.end, now)
+    return {"start": where.start, "end": end, "complete_until": behind if behind and behind < end else None}
 
 
 async def read_figures(
