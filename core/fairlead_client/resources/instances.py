@@ -94,6 +94,7 @@ class LearntOfEngines:
     p10: float | None = None
     p50: float | None = None
     p90: float | None = None
+    line: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,17 @@ from fairlead.reports.engines import EngineMemory
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import EngineFigures, RoutingTable
 from fairlead_api import tables
-from fairlead_api.pools.capabilities import Remembered, capability_of, measured, memory_of, observed_of, remembering, still_known
+from fairlead_api.pools.capabilities import (
+    Remembered,
+    capability_of,
+    known_line,
+    line_of,
+    measured,
+    memory_of,
+    observed_of,
+    remembering,
+    still_known,
+)
 from fairlead_api.pools.store.live_routers import IS_LIVE
 from fairlead_client.resources.engine_fits import EngineFit
 from fairlead_client.resources.instances import LearntOfEngines
@@ -57,15 +67,17 @@ def remembered_capability(row: Any, now: datetime) -> EngineCapability:
 
 async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTable, now: datetime) -> EngineMemory | None:
     """The engine figures with which a router may start, measured or fitted, or None; `row` is of the table pools."""
-    known = measured(await learnt_figures(connection, row.id, None))
-    found = observed_of(known, _remembered(row), engine_kind(row.spec), await stored_fit(connection, row.id), now)
-    return None if found == NOTHING_KNOWN else memory_of(found, table, now.timestamp())
+    told, before, kind = await learnt_figures(connection, row.id, None), _remembered(row), engine_kind(row.spec)
+    fit, at = await stored_fit(connection, row.id), now.timestamp()
+    found = observed_of(measured(told), before, kind, fit, now)
+    by_fit = fit if found.decode_step_seconds.source is Source.FITTED else None
+    return None if found == NOTHING_KNOWN else memory_of(found, table, at, known_line(line_of(told, at), before, kind, by_fit, at))
 
 
 async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
     """The column `measured` of a row of the table pools, with what live routers measured by now."""
-    known = measured(await learnt_figures(connection, row.id, None))
-    found = remembering(known, _remembered(row), engine_kind(spec), now.timestamp())
+    told, at = await learnt_figures(connection, row.id, None), now.timestamp()
+    found = remembering(measured(told), _remembered(row), engine_kind(spec), at, line_of(told, at))
     return None if found is None else msgspec.to_builtins(found)
 
 
