@@ -20,7 +20,7 @@ def instances() -> None:
 @name_argument
 @list_options
 def list_instances(name: str, limit: int, look: Look) -> None:
-    """List the living instances of a pool, with the load of the newest second."""
+    """List the living instances of a pool: load of the newest second, hit rate and TTFT of the last five minutes."""
     pool = pool_named(name)
     listed = List(
         fetch=lambda api, query: api.instances(pool, cursor=query["cursor"], limit=query["limit"]),

@@ -68,7 +68,9 @@ class PoolChange:
 class JobRun:
     """One run of a job: a policy at a multiple of the rate at which the requests came.
 
-    With a `change`, also one of nothing, only the requests after it are measured. `seed` None = the job's.
+    With a `change`, also one of nothing, only the requests after it are measured. `seed` None = the job's. Seed 0
+    replays the requests as they came; another one of the run's own also exchanges when sessions begin, as what is
+    recorded is one outcome of many.
     """
 
     number: int

@@ -36,7 +36,7 @@ from fairlead_simulator.engine_model.costs import PrefillCost
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset, preset, usual_load, with_measured_steps
 from fairlead_simulator.errors import SimulatorError, WorkloadImpossible
-from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, arrivals, ideal_hits, load_workload
+from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, arrivals, exchanged, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
 from fairlead_simulator.simulation.autoscaling import ScalingByRole, SimulatedScaling
@@ -57,15 +57,21 @@ Tell = Callable[[JobLine], None]
 
 
 def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
-    """Simulate runs of the job in order, as they come. Raises WorkloadImpossible, and InvalidInput for parameters."""
+    """Simulate runs of the job in order, as they come, each with the requests as they are; a run with a seed of its own
+    other than 0 with their sessions' starts exchanged. Raises WorkloadImpossible, and InvalidInput for parameters."""
     engine, words = engine_of(job.target)
     workload, notes = workload_of(job.requests, engine)
     ideal, _ = ideal_hits(workload)
     engine, decoding = with_steps_of(job.target, engine, workload, ideal, job.weight)
     notes.append(words + decoding)
     tell(JobLine(notes=notes, alone=alone_seconds(job.requests, workload, ideal, engine) if job.tells_alone else []))
+    by_seed = {0: (workload, ideal)}
     for run in runs:
-        tell(JobLine(figures=_simulated(workload, ideal, job, engine, run, tell)))
+        seed = run.seed or 0
+        if seed not in by_seed:
+            other = exchanged(workload, seed)
+            by_seed[seed] = (other, ideal_hits(other)[0])
+        tell(JobLine(figures=_simulated(*by_seed[seed], job, engine, run, tell)))
 
 
 def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:

@@ -31,12 +31,50 @@ _QUANTITIES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeLine:
+    """What a decode step takes at any load: `LearntFigure.line`, last observed `at` this Unix time."""
+
+    coefficients: tuple[float, float, float]
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
     """An earlier measurement, `at` this Unix time, of engines of this `kind`."""
 
     at: float
     kind: str
     capability: EngineCapability
+    line: DecodeLine | None = None
+
+
+def line_of(told: Sequence[LearntOfEngines], now: float) -> DecodeLine | None:
+    """The line of the live router that saw most answers. The mean of several would fit the steps of none."""
+    fitted_here = [one for one in told if one.quantity == Quantity.DECODE and len(one.line) == 3 and one.age_seconds is not None]
+    best = max(fitted_here, key=lambda one: one.value_samples, default=None)
+    if best is None:
+        return None
+    base, per_tokens, per_requests = best.line
+    return DecodeLine(coefficients=(base, per_tokens, per_requests), at=now - (best.age_seconds or 0.0))
+
+
+def known_line(
+    now_measured: DecodeLine | None, before: Remembered | None, kind: str, fit: EngineFit | None, now: float
+) -> tuple[float, ...]:
+    """The coefficients of a decode step: measured now or within a week on the same engines, else fitted to recorded
+    requests; empty where neither is known.
+    """
+    line = now_measured or _line_before(before, kind, now)
+    if line is not None:
+        return line.coefficients
+    costs = None if fit is None else fit.costs
+    return () if costs is None else (costs.decode_fixed, 1e5 * costs.decode_per_context_token, 100 * costs.decode_per_sequence)
+
+
+def _line_before(before: Remembered | None, kind: str, now: float) -> DecodeLine | None:
+    if before is None or before.line is None or before.kind != kind or now - before.line.at > REMEMBERED_SECONDS:
+        return None
+    return before.line
 
 
 def measured(told: Sequence[LearntOfEngines]) -> EngineCapability:
@@ -54,10 +92,14 @@ def _figure(one: LearntOfEngines) -> Figure:
     return Figure(value=one.value, source=Source.MEASURED, spread=spread, samples=one.value_samples, age_seconds=one.age_seconds)
 
 
-def remembering(now_measured: EngineCapability, before: Remembered | None, kind: str, now: float) -> Remembered | None:
+def remembering(
+    now_measured: EngineCapability, before: Remembered | None, kind: str, now: float, line: DecodeLine | None = None
+) -> Remembered | None:
     """What to remember of both; None if engines of this kind were never measured."""
     found = joined(now_measured, still_known(before, kind, now))
-    return None if found == NOTHING_KNOWN else Remembered(at=now, kind=kind, capability=found)
+    if found == NOTHING_KNOWN:
+        return None
+    return Remembered(at=now, kind=kind, capability=found, line=line or _line_before(before, kind, now))
 
 
 def capability_of(
@@ -75,7 +117,7 @@ def observed_of(
     return joined(now_measured, remembered, NOTHING_KNOWN if fit is None else fitted(fit, now))
 
 
-def memory_of(observed: EngineCapability, table: RoutingTable, now: float) -> EngineMemory:
+def memory_of(observed: EngineCapability, table: RoutingTable, now: float, line: tuple[float, ...] = ()) -> EngineMemory:
     """The observed figures in the form that a starting router takes.
 
     Routers estimate tokens with the bytes per token that they measured, or else with those that the table declares. The
@@ -89,6 +131,7 @@ def memory_of(observed: EngineCapability, table: RoutingTable, now: float) -> En
         at=now,
         counted_by=float(table.engine.bytes_per_token) if bytes_per_token is None else bytes_per_token,
         known=observed,
+        decode_fit=line,
     )
 
 

@@ -1,6 +1,7 @@
 """Numbers over time, and what happened at those times, of all pools, of a pool and of an instance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated
 
@@ -15,9 +16,10 @@ from fairlead_api.http.documents import Ask, document
 from fairlead_api.infra.sharing import Recent
 from fairlead_api.series.grids import LONGEST
 from fairlead_api.series.reading import SeriesReading, SeriesValue, Subject, asked_range, series_values
-from fairlead_api.series.store.series import PostgresFigures, PostgresSeries
+from fairlead_api.series.store.figures import PostgresFigures
+from fairlead_api.series.store.series import PostgresSeries
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.figures import InstanceFigures, RangeFigures
+from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures, RangeFigures
 from fairlead_client.resources.series import Annotation, Annotations, Series
 
 
@@ -38,12 +40,33 @@ class FigureReading:
         where = _covered(start, end, now)
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 
+    async def by_instance(self, subject: Subject, start: str, end: str, now: datetime) -> FiguresByInstance:
+        """Those of all instances of a pool. Raises InvalidInput naming the query field, NotFound."""
+        where = _covered(start, end, now)
+        return await self._recent.get(("figures by instance", subject, where), lambda: self._store.by_instance(subject, where, now))
+
 
 def _covered(start: str, end: str, now: datetime) -> Covered:
     begun, ended = asked_range(start, end, now)
     if ended - begun > LONGEST:
         raise InvalidInput("from", start, f"write a range of at most {LONGEST.days} days")
     return covered(begun, ended, now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfInstance:
+    instance: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceRow(InstanceFigures, _OfInstance):
+    """An instance's figures as a row of an export, its name first."""
+
+
+def instance_rows(found: FiguresByInstance) -> Iterator[InstanceRow]:
+    """By name."""
+    for name, figures in sorted(found.instances.items()):
+        yield InstanceRow(instance=name, **{one.name: getattr(figures, one.name) for one in fields(figures)})
 
 
 From = Annotated[str, Query(alias="from", max_length=60)]
@@ -114,6 +137,12 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
         return lambda sight: figures.instance_figures(subject, start, end, clock())
 
     document(routes, f"{_INSTANCE}/figures", InstanceFigures, viewer, get_instance_figures, InstanceFigures, lambda found: [found])
+
+    async def get_figures_by_instance(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
+        """What each instance of a pool did over a range: those that had a part in it, also gone ones."""
+        return lambda sight: figures.by_instance(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
+
+    document(routes, f"{_POOL}/instance-figures", FiguresByInstance, viewer, get_figures_by_instance, InstanceRow, instance_rows)
 
     async def get_fleet_annotations(start: From = "now-1h", end: To = "now") -> Ask:
         """What happened to any pool in sight: numbers of instances, specs, windows of schedules, instances lost."""

@@ -14,7 +14,8 @@ from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.records import read
-from fairlead_api.pools.store.capabilities import SHARES_OF_LIVE, engine_memory
+from fairlead_api.pools.store.capabilities import engine_memory
+from fairlead_api.pools.store.live_routers import SHARES_OF_LIVE
 from fairlead_client.lines import KeptSession, TableLine
 
 _CURRENT = (

@@ -113,6 +113,8 @@ def _slow(pool: PoolSituation, one: SeenInstance) -> Finding:
 
 
 def _failing(pool: PoolSituation, one: SeenInstance) -> Finding:
+    lasts = one.minutes.last(one.minutes.failing)
+    then = _replaced(pool) if lasts or not pool.can_drain else wording.not_yet(one.minutes.failing, one.minutes.had)
     tries = f"{one.served.failed} of {wording.count(one.served.requests, 'request')}"
     return Finding(
         pool=pool.pool,
@@ -120,9 +122,9 @@ def _failing(pool: PoolSituation, one: SeenInstance) -> Finding:
         subject=one.id,
         level=Level.BAD if pool.out_of_slo else Level.WARN,
         harm=Harm(amount=pool.per_second(one.served.failed), unit=HarmUnit.REQUESTS),
-        sentence=f"{one.id} of {pool.pool} failed {tries} that were sent to it{_replaced(pool)}.",
+        sentence=f"{one.id} of {pool.pool} failed {tries} that were sent to it{then}.",
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=pool.window_seconds, instance=one.id),
-        remedy=_drain(pool, one),
+        remedy=_drain(pool, one) if lasts else None,
         explains=frozenset({refused(RejectionReason.UPSTREAM_FAILED), failing(one.id)}),
     )
 

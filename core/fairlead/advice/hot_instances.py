@@ -54,7 +54,9 @@ def _finding(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInsta
     if one.sessions is not None and total:
         held = f" and holds {one.sessions} of {wording.count(total, 'session')}"
     remedy, then = None, ""
-    if pool.can_drain:
+    if pool.can_drain and not one.minutes.last(one.minutes.late):
+        then = wording.not_yet(one.minutes.late, one.minutes.had)
+    elif pool.can_drain:
         remedy = Remedy(kind="drain", words=f"draining {one.id}", instance=one.id)
         then = "; drained, its sessions move to the others and a new instance takes its place"
     return Finding(

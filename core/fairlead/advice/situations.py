@@ -53,12 +53,33 @@ class Served:
         return self.judged or self.ttft_judged
 
 
+ENOUGH_MINUTES = 5
+"""Minutes of an instance's record before capacity is taken away for what it shows: all that a window of five minutes
+spans, so that caches are warm and one burst is not all there is.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenMinutes:
+    """Minutes of the window in which an instance had requests to judge; those of them in which more first tokens were
+    late than may be, and those in which more tries failed than may fail.
+    """
+
+    had: int = 0
+    late: int = 0
+    failing: int = 0
+
+    def last(self, bad: int) -> bool:
+        """Whether trouble in so many of the minutes was watched for long enough, and is more often there than not."""
+        return self.had >= ENOUGH_MINUTES and 2 * bad > self.had
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
     """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None where
     it was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted.
     `troubles` is what routers find of its engine, each with the seconds for which they have found it; `stalled_ranks`
-    are the data-parallel ranks that are stalled, while others go on.
+    are the data-parallel ranks that are stalled, while others go on. `minutes` says for how long `served` was so.
     """
 
     id: str
@@ -72,6 +93,7 @@ class SeenInstance:
     sessions: int | None = None
     troubles: Mapping[str, float] = field(default_factory=dict)
     stalled_ranks: tuple[int, ...] = ()
+    minutes: SeenMinutes = SeenMinutes()
 
     @property
     def accepting(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fairlead.advice.situations import ENOUGH_MINUTES
 from fairlead.instances import Role
 
 
@@ -37,6 +38,13 @@ def seconds(value: float) -> str:
 def count(number: int, noun: str) -> str:
     """`1 instance`, `2 instances`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def not_yet(bad: int, had: int) -> str:
+    """Why nothing is drained for what an instance showed in `bad` of the `had` last minutes."""
+    if had < ENOUGH_MINUTES:
+        return f"; that is the record of {count(had, 'minute')}, and to drain it takes {ENOUGH_MINUTES}"
+    return f"; so it was in {bad} of the last {count(had, 'minute')}, which is too seldom to drain it"
 
 
 def of_role(role: Role, number: int, noun: str = "instance") -> str:

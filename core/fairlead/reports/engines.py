@@ -125,6 +125,11 @@ class LearntFigure:
     p10: float | None = None
     p50: float | None = None
     p90: float | None = None
+    line: tuple[float, ...] = ()
+    """The line that was fitted to decode steps: seconds of a step, further ones for 100,000 context tokens, and for 100
+    requests; empty for other quantities, and while there are too few steps. With it a router that starts knows what a
+    step takes at any load, and not only at the load of the others.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

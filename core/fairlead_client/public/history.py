@@ -6,7 +6,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment, subject_of
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
 from fairlead_client.resources.decisions import DecisionReasons, RoutingDecision
-from fairlead_client.resources.figures import InstanceFigures, RangeFigures
+from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures, RangeFigures
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.rejections import RejectionReport
@@ -39,6 +39,10 @@ class HistoryCalls(ApiCalls):
     async def instance_figures(self, pool: PoolKey, instance: str, *, start: str = "now-1h", end: str = "now") -> InstanceFigures:
         """What one instance did over a range."""
         return await self._call("GET", f"{subject_of(pool, instance)}/figures", InstanceFigures, query={"from": start, "to": end})
+
+    async def figures_by_instance(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now") -> FiguresByInstance:
+        """What each instance of a pool did over a range, in one answer."""
+        return await self._call("GET", f"{subject_of(pool, None)}/instance-figures", FiguresByInstance, query={"from": start, "to": end})
 
     async def annotations(
         self, pool: PoolKey | None = None, instance: str | None = None, *, start: str = "now-1h", end: str = "now"

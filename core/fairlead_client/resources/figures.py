@@ -129,5 +129,23 @@ class InstanceFigures:
         return _share(self.hit_tokens, self.prompt_tokens)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiguresByInstance:
+    """The same figures of every instance of a pool that had a part in the range, by its name.
+
+    They are sums of the same records, so that a row of a list and the page of its instance have the same numbers.
+    """
+
+    pool: str
+    start: datetime
+    end: datetime
+    instances: dict[str, InstanceFigures]
+    complete_until: datetime | None = None
+
+    def of(self, instance: str) -> InstanceFigures:
+        """Those of an instance; all zero where it had no part."""
+        return self.instances.get(instance) or InstanceFigures(start=self.start, end=self.end, complete_until=self.complete_until)
+
+
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None

@@ -22,7 +22,7 @@ class InstanceSummary:
     """One instance.
 
     `key_share` is the share of the hash ring that it owns (0 unless accepting); load figures are of
-    the newest complete second.
+    the newest complete second, `hit_rate` and `ttft_p95_seconds` of the last five minutes.
     """
 
     id: str
@@ -94,6 +94,7 @@ class LearntOfEngines:
     p10: float | None = None
     p50: float | None = None
     p90: float | None = None
+    line: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -89,8 +90,15 @@ def _too_deep() -> BadRequest:
     return BadRequest(400, "invalid_json", f"the body is nested too deeply; send it flatter, at most {DEEPEST_BODY} deep")
 
 
-_NO_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|NaN|-?Infinity|-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{3,}|-?[0-9]{300,}', re.DOTALL)
-"""A string, NaN or Infinity, or a number that may be too large for a double."""
+_NO_NUMBER = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|NaN|-?Infinity'
+    rb"|(?<![0-9.eE+-])-?(?:(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+[eE][+-]?[0-9]++|[1-9][0-9]{299,}+(?:\.[0-9]++)?+)",
+    re.DOTALL,
+)
+"""A string, NaN or Infinity, or a number that may be too large for a double: one with an exponent or 300 digits. Each
+number is tried only where it begins, and each string up to its end, or a body could take a time that grows with the
+square of its length.
+"""
 
 
 def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, object]:
@@ -101,12 +109,18 @@ def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, 
     try:
         if (encoding := json.detect_encoding(body)) != "utf-8":
             body = body.decode(encoding).encode()
-        return body, orjson.loads(_NO_NUMBER.sub(lambda found: found[0] if found[0][:1] == b'"' else b"null", body))
+        return body, orjson.loads(_NO_NUMBER.sub(_readable, body))
     except ValueError:
         if "depth" in str(error):
             raise _too_deep() from None
         message = f"the body is not valid JSON: {error}; send one JSON object in UTF-8"
         raise BadRequest(400, "invalid_json", message) from None
+
+
+def _readable(found: re.Match[bytes]) -> bytes:
+    """What was found, or null in place of what is no finite double."""
+    text = found[0]
+    return text if text[:1] == b'"' or (text[-1:].isdigit() and isfinite(float(text))) else b"null"
 
 
 _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})

@@ -47,7 +47,8 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
             observed=sizes.learnt,
         )
         yield _measured(text, pool.token_sizes.measured(now))
-    own = pool.scheduler.engine_memory(now).known
+    memory = pool.scheduler.engine_memory(now)
+    own = memory.known
     scheduler, speed = pool.scheduler, pool.table.engine.prefill_tokens_per_second
     parts = max((len(pool.ranks(instance)) for instance in pool.addresses), default=1) or 1
     yield from _cache_sizes(pool, parts)
@@ -62,7 +63,8 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
         for figure in _times(pool, instance, Quantity.PREFILL, prefill, parts / speed):
             yield _measured(figure, known, parts)
         for figure in _times(pool, instance, Quantity.DECODE, scheduler.decode_estimate(decoding), None):
-            yield _measured(figure, scheduler.decode_figure(now, decoding))
+            measured = _measured(figure, scheduler.decode_figure(now, decoding))
+            yield measured if instance is not None else replace(measured, line=memory.decode_fit)
 
 
 def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigure:

@@ -2,8 +2,8 @@
 the seed."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from random import Random
 from typing import Literal
 
@@ -16,6 +16,8 @@ from fairlead_simulator.traces.descriptions import IdealCache
 from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.traces.sessions import Sessions, find_sessions
 
+STRETCHES = 10
+"""Parts of equal length of a workload's time, within each of which sessions' starts are exchanged."""
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -170,6 +172,54 @@ def check_closed_loop(workload: Workload) -> None:
                 f"request {number} has no {field}; --closed-loop needs it (fairlead traces generate --kind agentic has it)"
             )
         begun.add(row.session or "")
+
+
+def exchanged(workload: Workload, seed: int) -> Workload:
+    """Other requests of the same traffic: the workload as it is by seed 0, else with its sessions' starts exchanged.
+
+    A recorded trace is one outcome of many, and to replay it with another seed for what a policy draws by chance shows
+    nothing where the policy draws nothing. So each session keeps its requests and pauses, and begins when another one
+    of the same stretch of time began: a block bootstrap without replacement, by sessions. The load rises and falls as
+    recorded, and a cache can save as much. A row without a session counts as one.
+    """
+    if seed == 0 or len(workload.rows) < 2:
+        return workload
+    turns: dict[str | int, list[int]] = {}
+    for index, session in enumerate(workload.sessions):
+        turns.setdefault(index if session is None else session, []).append(index)
+    at = list(workload.seconds)
+    for sessions in _by_stretch(workload, list(turns.values())):
+        begun = [workload.seconds[one[0]] for one in sessions]
+        Random(f"starts/{seed}/{begun[0]}").shuffle(begun)
+        for start, own in zip(begun, sessions, strict=True):
+            for index in own:
+                at[index] = start + workload.seconds[index] - workload.seconds[own[0]]
+    return _in_order(workload, at)
+
+
+def _by_stretch(workload: Workload, sessions: list[list[int]]) -> list[list[list[int]]]:
+    """The sessions that begin in each stretch; empty stretches are left out."""
+    first, length = workload.seconds[0], (workload.seconds[-1] - workload.seconds[0]) / STRETCHES
+    found: dict[int, list[list[int]]] = {}
+    for session in sessions:
+        place = int((workload.seconds[session[0]] - first) / length) if length > 0 else 0
+        found.setdefault(min(place, STRETCHES - 1), []).append(session)
+    return list(found.values())
+
+
+def _in_order(workload: Workload, at: list[float]) -> Workload:
+    order = sorted(range(len(at)), key=lambda index: (at[index], index))
+    seconds = tuple(at[index] for index in order)
+    gaps = [after - before for before, after in pairwise(seconds)]
+    return replace(
+        workload,
+        rows=tuple(workload.rows[index] for index in order),
+        seconds=seconds,
+        gaps=tuple(zip(seconds, (*gaps, gaps[-1]), strict=True)),
+        sessions=tuple(workload.sessions[index] for index in order),
+        tenants=tuple(workload.tenants[index] for index in order) if workload.tenants else (),
+        classes=tuple(workload.classes[index] for index in order) if workload.classes else (),
+    )
 
 
 def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:

@@ -23,6 +23,7 @@ from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequ
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
 from fairlead_client.resources.audit import AuditEntry, AuditVerification
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
+from fairlead_client.resources.figures import FiguresByInstance, RangeFigures
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
 from fairlead_client.resources.heatmaps import METRICS, Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
@@ -98,6 +99,8 @@ READS: dict[str, tuple[Read, Any]] = {
     "events": (lambda door: door.viewer.events(door.pool), Page[PoolEventItem]),
     "fleet series": (lambda door: door.viewer.series(["requests", "ttft_p95"]), Series),
     "series": (lambda door: door.viewer.series(["attainment", "instances_serving"], door.pool), Series),
+    "figures": (lambda door: door.viewer.figures(door.pool), RangeFigures),
+    "figures by instance": (lambda door: door.viewer.figures_by_instance(door.pool), FiguresByInstance),
     "annotations": (lambda door: door.viewer.annotations(door.pool), Annotations),
     "slo": (lambda door: door.viewer.slo_versions(door.pool), Page[SloVersion]),
     "slo attainment": (lambda door: door.viewer.slo_attainment(door.pool), SloAttainment),

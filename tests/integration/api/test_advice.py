@@ -17,6 +17,7 @@ from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.advice import Advice
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
@@ -115,6 +116,37 @@ async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_appli
     assert cluster.spec(CHAT)["replicas"] == found.plan.replicas
     assert found.plan_words == f"{found.plan.replicas} replicas (estimate)"
     assert (report.pools, report.complete) == (1, True)
+
+
+async def test_a_hot_instance_can_be_drained_when_five_minutes_show_it(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+
+    async def minutes(count: int) -> None:
+        for _ in range(count):
+            second = int(api.clock().timestamp()) - 5
+            counts: dict[str, Any] = {"requests": 40, "completed": 40, "judged_by_slo": 40, "ttft_total": 40}
+            loads = (
+                a_load("a", second, within_slo=4, ttft_within_slo=4, prompt_tokens=9000, **counts),
+                a_load("b", second, within_slo=40, ttft_within_slo=40, prompt_tokens=1000, **counts),
+            )
+            await api.router.post_report(a_report(f"r{second}", at=api.clock().timestamp(), loads=loads))
+            api.clock.skip(60)
+        api.clock.skip(-55)
+        await api.app.state.upkeep.roll_up(api.clock())
+
+    async def hot() -> Advice:
+        (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.HOT_INSTANCE]
+        return found
+
+    await minutes(3)
+    early = await hot()
+    assert early.plan is None
+    assert "that is the record of 3 minutes" in early.sentence
+    api.clock.skip(55)
+    await minutes(3)
+    found = await hot()
+    assert found.plan is not None
+    assert found.plan.kind is PlanKind.DRAIN
 
 
 async def test_a_pool_that_is_well_has_none_and_one_that_is_not_there_is_not_found(api: ApiInstance) -> None:

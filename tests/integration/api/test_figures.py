@@ -161,6 +161,12 @@ async def test_an_instances_figures_are_the_sums_of_its_samples_over_the_steps_o
         }
         found = (figures.sent, figures.failed_sends, figures.hit_tokens, figures.first_tokens, figures.ttft_in_time)
         assert found == tuple(sums.values())
+        together = await api.viewer.figures_by_instance(CHAT, **asked)
+        for name in ("a", "b"):
+            alone = await api.viewer.instance_figures(CHAT, name, **asked)
+            assert replace(together.of(name), end=alone.end) == alone, "the list has the numbers of the page"
+        assert together.of("never had a request").sent == 0
+        assert set(together.instances) == {one.instance for one in mine} | ({"b"} if mine else set())
         highest = max((one.ttft_seconds[0] for one in mine), default=None)
         assert figures.ttft_p95_seconds == (None if highest is None else pytest.approx(highest, rel=1e-6))
         drawn = await api.viewer.series(("ttft_p95",), CHAT, "a", buckets=180, **asked)
@@ -266,6 +272,9 @@ async def test_what_is_not_rolled_up_is_unknown_and_neither_zero_nor_good(api: A
     assert Cause.FIGURES_BEHIND in causes and Cause.SATURATED not in causes
     figures = await api.viewer.figures(CHAT, start="now-1h")
     assert figures.complete_until is not None and figures.known
+    by_instance = await api.viewer.figures_by_instance(CHAT, start="now-1h")
+    assert by_instance.of("a").known and by_instance.of("idle").complete_until == figures.complete_until
+    assert not (await api.viewer.figures_by_instance(CHAT, start="now-2m")).of("a").known
     assert not (await api.viewer.figures(CHAT, start="now-2m")).known
     await api.app.state.upkeep.roll_up(api.clock())
     (caught_up,) = (await api.viewer.pools()).items

@@ -1,6 +1,7 @@
 """The router as a process: bad settings, signals, kill -9, and several processes on one port."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -151,11 +152,11 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
 SPEED = 'fairlead_router_prefill_tokens_per_second{pool="default/chat",source="measured"}'
 
 
-async def _asked(port: int, prompts: Iterable[str]) -> None:
+async def _asked(port: int, prompts: Iterable[str], **fields: object) -> None:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
         for prompt in prompts:
             messages = [{"role": "user", "content": prompt}]
-            answer = await client.post("/v1/chat/completions", json=_document(stream=True, messages=messages))
+            answer = await client.post("/v1/chat/completions", json=_document(stream=True, messages=messages, **fields))
             assert answer.status_code == 200
 
 
@@ -207,6 +208,58 @@ async def test_what_was_observed_outlives_a_restart_on_the_routers_disk_or_else_
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await _speed(admin) in (None, pytest.approx(4_321.0)):  # what it sees itself counts more
                 await _asked(port, (f"{uuid4()} {'word ' * 2_000}" for _ in range(6)))
+    finally:
+        fresh.kill()
+        await fresh.wait()
+
+
+async def test_the_line_of_decode_steps_outlives_kill_9_on_the_routers_disk_and_comes_from_the_api_to_a_new_one(world: World) -> None:
+    await world.start_engines(1)
+    table = world.table()
+    world.api.state.set_table(table)
+    port = free_port()
+
+    def line(router: str) -> list[float]:
+        kept = world.directory / router / "engines.json"
+        found = [] if not kept.exists() else [one.get("decode_fit", []) for one in json.loads(kept.read_bytes())]
+        return next((one for one in found if one), [])
+
+    process = await _start(_environment(world), port)
+    try:
+        await _ready(port)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not line("router-0"):
+                await _asked(port, (f"{uuid4()}" for _ in range(8)), max_tokens=40)
+    finally:
+        process.kill()
+        await process.wait()
+    fitted = line("router-0")
+    await world.api.stop()
+    again = await _start(_environment(world), port)
+    try:
+        await _ready(port)
+        (world.directory / "router-0" / "engines.json").unlink()  # what it writes from now on is what it goes by
+        await until(lambda: bool(line("router-0")))
+        assert line("router-0") == pytest.approx(fitted), "the API is away, and its disk remembers"
+    finally:
+        again.kill()
+        await again.wait()
+    known = EngineCapability(decode_step_seconds=Figure(value=0.03, source=Source.MEASURED, samples=90, age_seconds=60.0))
+    world.api.state.known_engines[table.pool] = EngineMemory(
+        pool=table.pool,
+        uid=table.uid,
+        model=table.model,
+        at=time.time(),
+        counted_by=float(table.engine.bytes_per_token),
+        known=known,
+        decode_fit=(0.01, 0.2, 0.5),
+    )
+    await world.api.start()
+    fresh = await _start(_environment(world, "router-1"), port)
+    try:
+        await _ready(port)
+        await until(lambda: bool(line("router-1")))
+        assert line("router-1") == pytest.approx([0.01, 0.2, 0.5]), "its disk is empty, and others have fitted steps"
     finally:
         fresh.kill()
         await fresh.wait()

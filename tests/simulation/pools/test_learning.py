@@ -68,11 +68,9 @@ def test_whole_answers_tell_speed_and_steps_where_nobody_streams_whatever_was_de
     assert in_time >= (290 if rate == 2.0 else 425)
 
 
-@pytest.mark.parametrize(("told", "most"), [(0.5, 1.1), (None, 2.1)])
-def test_routers_apart_tell_speed_from_whole_answers_well_if_they_hear_each_other_and_roughly_if_not(
-    told: float | None, most: float
-) -> None:
-    """What others make an instance compute shows in no answer; each is taken to do as much as this one."""
+@pytest.mark.parametrize(("told", "off"), [(0.5, 0.1), (None, 0.25)])
+def test_routers_apart_tell_speed_from_whole_answers_well_if_they_hear_each_other_and_nearly_if_not(told: float | None, off: float) -> None:
+    """No answer shows what others make its instance compute: each is taken to do as much as this one on average."""
     engine = preset("dualmap-910b4-qwen7b")
     rows = islice(KINDS["conversation"].rows(None, None, 3), 1800)
     workload = load_workload(rows, requests=900, max_input=engine.max_input_tokens, infer_sessions=True)
@@ -90,6 +88,6 @@ def test_routers_apart_tell_speed_from_whole_answers_well_if_they_hear_each_othe
     simulation = Simulation(spec, plan_jobs(workload, ArrivalPlan(rate=2.0)), quality=ObservationQuality(streamed_share=0.0))
     jobs = simulation.run().jobs
     for router in simulation.routers:
-        assert 0.9 * speed < router.prefill_speed < most * speed
+        assert router.prefill_speed == pytest.approx(speed, rel=off)
     in_time = sum(job.finished_at > 0 and job.first_token_at - job.arrives_at <= spec.slo_ttft_seconds for job in jobs)
     assert in_time > 850

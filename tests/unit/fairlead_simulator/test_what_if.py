@@ -206,6 +206,17 @@ def test_only_the_requests_after_a_change_are_measured_and_without_one_no_sessio
     assert as_it_is.hit_rate > 0.5, "the first half has warmed the caches"
 
 
+def test_a_second_seed_of_a_plans_runs_shows_another_chance_where_the_policy_draws_nothing() -> None:
+    job, change = a_job(), PoolChange()
+    heavy = replace(job, requests=[replace(one, input_length=one.input_length * (2 + at % 7)) for at, one in enumerate(job.requests)])
+    lines: list[JobLine] = []
+    runs = [JobRun(number=seed, policy="fairlead", parameters={}, rate=4.0, seed=seed, change=change) for seed in (0, 1)]
+    run_job(heavy, runs, lines.append)
+    recorded, other = [line.figures for line in lines if line.figures]
+    assert recorded.requests == other.requests
+    assert replace(other, number=0) != recorded
+
+
 def test_moves_before_a_change_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     change = PoolChange(drained=0)
     alone = figures_with(change)

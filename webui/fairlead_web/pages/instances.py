@@ -14,6 +14,7 @@ from fairlead.reconciling.actions import DrainReason
 from fairlead.reports.engines import PASSING
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures
 from fairlead_client.resources.instances import CacheKnowledge, InstanceDetail, InstanceSummary, InstanceTransition
 from fairlead_client.resources.load_explanations import LoadExplanation
 from fairlead_client.resources.moves import Migration
@@ -50,6 +51,8 @@ class InstancesPage(Context):
     may_drain: bool
     drains: dict[str, PlanKind | None]
     """By instance, the plan that drains it or takes that back; None where there is none."""
+    figures: dict[str, ShownInstance]
+    """By instance, its figures over the range; empty where they are not available now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,17 +117,18 @@ EXPLAINED = timedelta(hours=1)
 """The longest stretch that the page explains, at the end of its range: over a longer one little stands out."""
 EXPLAINED_METRIC = "pending_prefill_tokens"
 ROLES = tuple(Role)
-SORTS: dict[str, Callable[[InstanceSummary], tuple[float | str, ...]]] = {
-    "name": lambda instance: (instance.id,),
-    "role": lambda instance: (ROLES.index(instance.role), instance.id),
-    "pending": lambda instance: (-instance.pending_prefill_tokens, instance.id),
-    "running": lambda instance: (-instance.running, instance.id),
-    "waiting": lambda instance: (-instance.waiting, instance.id),
-    "kv": lambda instance: (-(instance.kv_usage or 0.0), instance.id),
-    "sessions": lambda instance: (-instance.bound_sessions, instance.id),
-    "hits": lambda instance: (-(instance.hit_rate or 0.0), instance.id),
-    "ttft": lambda instance: (-(instance.ttft_p95_seconds or 0.0), instance.id),
-    "state": lambda instance: (STATES.index(instance.state), instance.id),
+SORTS: dict[str, Callable[[InstanceSummary, InstanceFigures | None], tuple[float | str, ...]]] = {
+    "name": lambda instance, _: (instance.id,),
+    "role": lambda instance, _: (ROLES.index(instance.role), instance.id),
+    "pending": lambda instance, _: (-instance.pending_prefill_tokens, instance.id),
+    "running": lambda instance, _: (-instance.running, instance.id),
+    "waiting": lambda instance, _: (-instance.waiting, instance.id),
+    "kv": lambda instance, _: (-(instance.kv_usage or 0.0), instance.id),
+    "sessions": lambda instance, _: (-instance.bound_sessions, instance.id),
+    "requests": lambda instance, of: (0 if of is None else -of.sent, instance.id),
+    "hits": lambda instance, of: (1.0 if of is None or of.hit_rate is None else -of.hit_rate, instance.id),
+    "ttft": lambda instance, of: (2.0 if of is None or of.ttft_attainment is None else of.ttft_attainment, instance.id),
+    "state": lambda instance, _: (STATES.index(instance.state), instance.id),
 }
 
 
@@ -134,17 +138,22 @@ async def index(visit: Visit) -> Response:
     """
     key = visit.pool_key()
     pool, advice = await asyncio.gather(visit.api.pool(key), visit.attempt("advice", visit.api.advice(key)))
+    visit = visit.since([pool.pool.created_at])
+    asked = visit.range.asked
+    ranged = await visit.attempt("figures", visit.api.figures_by_instance(key, start=asked["from"], end=asked["to"]), ["results"])
     sort, state = visit.param("sort") or "name", visit.param("state")
     sort = sort if sort in SORTS else "name"
     wanted = (visit.param("q") or "").lower()
     found = [one for one in pool.instances if (state is None or one.state == state) and wanted in f"{one.id} {one.node or ''}".lower()]
-    listing = part_of(sorted(found, key=SORTS[sort]), visit.param("cursor"), ROWS)
+    ordered = sorted(found, key=lambda one: SORTS[sort](one, known_figures(ranged, one.id)))
+    listing = part_of(ordered, visit.param("cursor"), ROWS)
     shell = await visit.shell(
         f"Instances of {key}",
         "pools",
         crumbs=crumbs_below(str(key), Crumb(words="Instances")),
         pool=str(key),
         tab="instances",
+        ranged=True,
         live="instances",
         findings=findings.first(findings.of_advice(advice.items if advice else ())),
         summary=pool.pool,
@@ -160,8 +169,15 @@ async def index(visit: Visit) -> Response:
             states=facet(visit.here, "state", (one.state for one in pool.instances)),
             may_drain=shell.may(PlanKind.DRAIN.facts.role),
             drains={one.id: drain_for(one.state, one.reason) for one in listing.items},
+            figures={one.id: shown_instance(ranged.of(one.id)) for one in listing.items} if ranged else {},
         )
     )
+
+
+def known_figures(found: FiguresByInstance | None, instance: str) -> InstanceFigures | None:
+    """Those of an instance, where any part of the range is rolled up."""
+    figures = found.of(instance) if found else None
+    return figures if figures and figures.known else None
 
 
 async def show(visit: Visit) -> Response:

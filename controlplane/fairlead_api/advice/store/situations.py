@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.advice.situations import PoolSituation, SeenBurn, SeenInstance
+from fairlead.advice.situations import PoolSituation, SeenBurn, SeenInstance, SeenMinutes
 from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import latency_within
 from fairlead.range_steps import Covered
@@ -32,7 +32,8 @@ from fairlead_api.pools.store.observations import live_routers
 from fairlead_api.scaling.signals import PresentInstance, pool_signals
 from fairlead_api.scaling.store import Measuring
 from fairlead_api.series.reading import Subject
-from fairlead_api.series.store.series import FLEET_PERCENTILE, pools_of, read_figures
+from fairlead_api.series.store.figures import FLEET_PERCENTILE, read_figures
+from fairlead_api.series.store.series import pools_of
 from fairlead_api.simulations.store.sizings import sizings
 from fairlead_api.slo.budgets import ALERTS, WINDOWS, Counts, Kept, alerts, burn_window
 from fairlead_api.slo.reading import stretch_of
@@ -145,9 +146,12 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
     routed: dict[str, Any] = {"keys": [str(one) for one in ids], "live": LIVE_SECONDS}
     complete = await complete_until(connection, ids, now)
     judged: dict[str, Any] = {**lately, "pools": [one for one in ids if one not in complete]}
+    allowed = {row.id: 1 - slo_of(row).percentile / 100 for row in rows}
     traffic: dict[int, Traffic] = defaultdict(dict)
-    for row in await connection.execute(statements.TRAFFIC, judged):
+    minutes: dict[tuple[int, str], SeenMinutes] = {}
+    for row in await connection.execute(statements.TRAFFIC, {**judged, "allowed": [allowed[one] + 1e-9 for one in judged["pools"]]}):
         traffic[row.pool_id][row.instance] = traffic_of(row)
+        minutes[row.pool_id, row.instance] = SeenMinutes(had=row.minutes, late=row.late_minutes, failing=row.failing_minutes)
     refused: dict[int, dict[str, int]] = defaultdict(dict)
     for row in await connection.execute(statements.REFUSED, judged):
         refused[row.pool_id][row.reason] = row.refused
@@ -171,6 +175,7 @@ async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime)
             losses=losses[row.pool_id].get(row.id, 0),
             troubles=troubles.get((str(row.pool_id), row.id), {}),
             stalled_ranks=stalled_ranks.get((str(row.pool_id), row.id), ()),
+            minutes=minutes.get((row.pool_id, row.id), SeenMinutes()),
         )
         seen = traffic[row.pool_id].pop(row.id, None)
         instances[row.pool_id].append(one if seen is None else replace(one, served=seen))

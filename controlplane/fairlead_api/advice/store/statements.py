@@ -8,12 +8,23 @@ MOST_MOVES = 2000
 """Newest moves of a pool whose gains are added up."""
 
 TRAFFIC = text(f"""
-SELECT pool_id, instance, sum(judged_by_slo) AS judged, sum(within_slo) AS in_time, sum(ttft_total) AS ttft_judged,
-  sum(ttft_within_slo) AS ttft_in_time, sum(tpot_total) AS tpot_judged, sum(tpot_within_slo) AS tpot_in_time,
-  sum(requests_total) AS requests, sum(failed_total) AS failed, sum(prompt_tokens - hit_tokens) AS prefilled_tokens
-FROM load_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds'
+SELECT pool_id, instance, sum(judged) AS judged, sum(in_time) AS in_time, sum(ttft_judged) AS ttft_judged,
+  sum(ttft_in_time) AS ttft_in_time, sum(tpot_judged) AS tpot_judged, sum(tpot_in_time) AS tpot_in_time,
+  sum(requests) AS requests, sum(failed) AS failed, sum(prefilled_tokens) AS prefilled_tokens,
+  count(*) FILTER (WHERE ttft_judged > 0 OR requests > 0) AS minutes,
+  count(*) FILTER (WHERE ttft_judged - ttft_in_time > ttft_judged * allowed) AS late_minutes,
+  count(*) FILTER (WHERE failed > requests * allowed) AS failing_minutes
+FROM (
+  SELECT pool_id, instance, sum(judged_by_slo) AS judged, sum(within_slo) AS in_time, sum(ttft_total) AS ttft_judged,
+    sum(ttft_within_slo) AS ttft_in_time, sum(tpot_total) AS tpot_judged, sum(tpot_within_slo) AS tpot_in_time,
+    sum(requests_total) AS requests, sum(failed_total) AS failed, sum(prompt_tokens - hit_tokens) AS prefilled_tokens
+  FROM load_rollups_10s r WHERE r.pool_id = ANY(:pools) AND r.bucket > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds'
+  GROUP BY pool_id, instance, greatest(0, floor(extract(epoch FROM CAST(:now AS timestamptz) - r.bucket) / 60))
+) AS by_minute
+JOIN unnest(CAST(:pools AS bigint[]), CAST(:allowed AS float8[])) AS wanted (id, allowed) ON wanted.id = by_minute.pool_id
 GROUP BY pool_id, instance
 """)  # noqa: S608 (numbers of this module's own)
+"""`allowed` has the share of requests that may miss the objectives, for each of `pools`. A minute is one before now."""
 REFUSED = text(f"""
 SELECT pool_id, reason, CAST(sum(count) AS bigint) AS refused FROM rejections
 WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' GROUP BY pool_id, reason

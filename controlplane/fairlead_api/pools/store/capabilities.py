@@ -1,6 +1,4 @@
-"""What a pool's engines can do, as the database knows it; which routers are live, by the database's clock, and which
-tables they have acknowledged.
-"""
+"""What a pool's engines can do, as the database knows it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import BigInteger, Text, and_, bindparam, cast, func, select, text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from xxhash import xxh3_128_hexdigest
 
@@ -17,8 +15,18 @@ from fairlead.reports.engines import EngineMemory
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import EngineFigures, RoutingTable
 from fairlead_api import tables
-from fairlead_api.pools.capabilities import Remembered, capability_of, measured, memory_of, observed_of, remembering, still_known
-from fairlead_api.pools.mirroring import LIVE_SECONDS
+from fairlead_api.pools.capabilities import (
+    Remembered,
+    capability_of,
+    known_line,
+    line_of,
+    measured,
+    memory_of,
+    observed_of,
+    remembering,
+    still_known,
+)
+from fairlead_api.pools.store.live_routers import IS_LIVE
 from fairlead_client.resources.engine_fits import EngineFit
 from fairlead_client.resources.instances import LearntOfEngines
 
@@ -59,15 +67,17 @@ def remembered_capability(row: Any, now: datetime) -> EngineCapability:
 
 async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTable, now: datetime) -> EngineMemory | None:
     """The engine figures with which a router may start, measured or fitted, or None; `row` is of the table pools."""
-    known = measured(await learnt_figures(connection, row.id, None))
-    found = observed_of(known, _remembered(row), engine_kind(row.spec), await stored_fit(connection, row.id), now)
-    return None if found == NOTHING_KNOWN else memory_of(found, table, now.timestamp())
+    told, before, kind = await learnt_figures(connection, row.id, None), _remembered(row), engine_kind(row.spec)
+    fit, at = await stored_fit(connection, row.id), now.timestamp()
+    found = observed_of(measured(told), before, kind, fit, now)
+    by_fit = fit if found.decode_step_seconds.source is Source.FITTED else None
+    return None if found == NOTHING_KNOWN else memory_of(found, table, at, known_line(line_of(told, at), before, kind, by_fit, at))
 
 
 async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
     """The column `measured` of a row of the table pools, with what live routers measured by now."""
-    known = measured(await learnt_figures(connection, row.id, None))
-    found = remembering(known, _remembered(row), engine_kind(spec), now.timestamp())
+    told, at = await learnt_figures(connection, row.id, None), now.timestamp()
+    found = remembering(measured(told), _remembered(row), engine_kind(spec), at, line_of(told, at))
     return None if found is None else msgspec.to_builtins(found)
 
 
@@ -106,24 +116,3 @@ def engine_kind(spec: Mapping[str, Any] | None) -> str:
 
 def _remembered(row: Any) -> Remembered | None:
     return None if row.measured is None else msgspec.convert(row.measured, Remembered)
-
-
-_ROUTERS = tables.routers.c
-
-IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(f"interval '{LIVE_SECONDS} seconds'"))
-"""Reported in the last LIVE_SECONDS, and did not say goodbye since."""
-
-COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
-
-CAN_BE_ASKED = select(_ROUTERS.id, _ROUTERS.asked_at).where(IS_LIVE, _ROUTERS.asked_at.is_not(None)).order_by(_ROUTERS.id)
-"""The address at which other routers can ask each of them."""
-
-SHARES_OF_LIVE = select(_ROUTERS.id, func.extract("epoch", func.now() - _ROUTERS.last_seen_at), _ROUTERS.shares).where(
-    IS_LIVE, _ROUTERS.shares != text("'{}'::jsonb")
-)
-"""What each of them shares with others, by pool, and how many seconds ago it did."""
-
-NEWEST_ACKNOWLEDGED = select(
-    func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))
-).where(IS_LIVE)
-"""The newest version of a pool's table that a live router uses; `pool` is the pool's number as text."""

@@ -14,7 +14,8 @@ from fairlead_api import tables
 from fairlead_api.infra.pool_rows import share
 from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.pools.mirroring import InstanceFacts, PoolUseView, RouterView, Traffic, observations
-from fairlead_api.pools.store.capabilities import IS_LIVE, read_capability
+from fairlead_api.pools.store.capabilities import read_capability
+from fairlead_api.pools.store.live_routers import IS_LIVE
 from fairlead_api.scaling.signals import PresentInstance, pool_signals
 from fairlead_api.scaling.store import Measuring
 

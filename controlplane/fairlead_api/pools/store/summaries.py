@@ -28,7 +28,7 @@ from fairlead_api.infra.sharing import Recent
 from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.pools.fixed_engines import engines_file, scale_target_of, selector_of
 from fairlead_api.pools.mirroring import newest_of_each, ready_condition
-from fairlead_api.pools.store.capabilities import COUNT_LIVE, IS_LIVE
+from fairlead_api.pools.store.live_routers import COUNT_LIVE, IS_LIVE
 from fairlead_api.pools.store.observations import live_routers
 from fairlead_client.resources.instances import CacheKnowledge, EngineCondition, InstanceCount, InstanceSummary, RankLoad
 from fairlead_client.resources.pools import PoolSummary

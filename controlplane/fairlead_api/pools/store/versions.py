@@ -22,7 +22,7 @@ from fairlead_api.infra.audit_chain import AuditDraft, as_stored
 from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, FIELD_MANAGER
 from fairlead_api.pools.diffs import diff
 from fairlead_api.pools.mirroring import Shares, fingerprint
-from fairlead_api.pools.store.capabilities import NEWEST_ACKNOWLEDGED
+from fairlead_api.pools.store.live_routers import NEWEST_ACKNOWLEDGED
 from fairlead_client.resources.audit import AuditAction, AuditResult
 
 _SLO = tables.slo_configs.c

@@ -27,7 +27,7 @@ from fairlead_api.infra.database import Database, moment
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.records import bound, recordset
 from fairlead_api.moves.store import save_reroutes
-from fairlead_api.pools.store.capabilities import CAN_BE_ASKED, COUNT_LIVE
+from fairlead_api.pools.store.live_routers import CAN_BE_ASKED, COUNT_LIVE
 from fairlead_api.reports.ingestion import Ingested
 from fairlead_api.reports.store.samples import save_samples
 from fairlead_api.sessions.store.bindings import apply_bindings

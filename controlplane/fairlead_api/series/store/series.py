@@ -1,33 +1,26 @@
-"""The sources of series: loads, latencies, refusals and moves by step of time, and the values in force; and the figures
-of a whole range, for instances, pools and all pools, which tiles, legends and sentences of pages show.
-"""
+"""The sources of series: loads, latencies, refusals and moves by step of time, and the values in force."""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.latency_cells import NO_TPOT, WIDTH, added, quantile
-from fairlead.range_steps import Covered
+from fairlead.latency_cells import NO_TPOT, WIDTH
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.infra.pool_rows import pool_row, slo_of
-from fairlead_api.loads.store.rollups import complete_until
-from fairlead_api.moves.store import COLUMNS as MOVE_COUNTS
+from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.moves.store import within as moves_within
 from fairlead_api.series.grids import Steps
 from fairlead_api.series.reading import LOADS, OF_INSTANCES, Changes, Subject
 from fairlead_api.series.store.pool_changes import read_annotations, read_decisions, read_goals, read_models, read_serving, read_wanted
 from fairlead_api.slo.budgets import Counts, Kept
-from fairlead_client.resources.figures import InstanceFigures, RangeFigures
 from fairlead_client.resources.series import Annotations
 
 _STEP = "CAST(floor(extract(epoch FROM {at} - :start) / :step) AS int) AS step"
@@ -197,133 +190,3 @@ async def pools_of(connection: AsyncConnection, subject: Subject) -> dict[int, s
     if subject.sight is not None:
         query = query.where(pools.namespace.in_(sorted(subject.sight)))
     return {row.id: f"{row.namespace}/{row.name}" for row in await connection.execute(query)}
-
-
-FLEET_PERCENTILE = 95.0
-_COUNTS = {
-    "slo_rollups": {
-        "judged": "judged",
-        "in_time": "within_slo",
-        "ttft_in_time": "ttft_within_slo",
-        "tpot_judged": "tpot_total",
-        "tpot_in_time": "tpot_within_slo",
-        "refused": "refused",
-        "failed": "failed",
-    },
-    "pool_rollups": {
-        "sent": "requests_total",
-        "failed_sends": "failed_total",
-        "prompt_tokens": "prompt_tokens",
-        "hit_tokens": "hit_tokens",
-    },
-}
-"""By table of rollups, the column of each figure."""
-_LOST = f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id"
-_LATENCIES = f"""
-SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests
-FROM {{table}} r, unnest(r.cells, r.counts) AS c(cell, requests) WHERE {_WITHIN.format(at="bucket")}
-GROUP BY GROUPING SETS ((r.pool_id, c.cell / {WIDTH}), (r.pool_id, c.cell % {WIDTH}))
-"""
-_INSTANCE_FIGURES = """
-SELECT coalesce(sum(requests_total), 0) AS sent, coalesce(sum(failed_total), 0) AS failed_sends, coalesce(sum(judged_by_slo), 0) AS judged,
-  coalesce(sum(within_slo), 0) AS in_time, coalesce(sum(ttft_total), 0) AS first_tokens, coalesce(sum(ttft_within_slo), 0) AS ttft_in_time,
-  coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(hit_tokens), 0) AS hit_tokens,
-  coalesce(sum(output_tokens), 0) AS output_tokens, max(ttft_p95_max) AS ttft_p95_seconds, max(tpot_p95_max) AS tpot_p95_seconds
-FROM generate_series(CAST(:start AS timestamptz), CAST(:last AS timestamptz), interval '1 minute') AS b(at)
-JOIN LATERAL (SELECT * FROM load_rollups_1m r WHERE r.pool_id = :pool AND r.bucket = b.at AND r.instance = :instance) r ON true
-"""
-"""A look-up for each minute, by the primary key: reading the range would read every instance."""
-
-
-@dataclass(slots=True)
-class _Sums:
-    """The sums of a pool's rows, and requests by latency step."""
-
-    counts: dict[str, float] = field(default_factory=dict)
-    ttft: dict[int, int] = field(default_factory=dict)
-    tpot: dict[int, int] = field(default_factory=dict)
-
-
-class PostgresFigures:
-    """The recorded figures."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def figures(self, subject: Subject, where: Covered, now: datetime) -> RangeFigures:
-        """Over these steps. Raises NotFound for a pool that does not live."""
-        async with self._database.reading() as connection:
-            pools = list(await pools_of(connection, subject))
-            percentile = FLEET_PERCENTILE if subject.pool is None else slo_of(await pool_row(connection, subject.pool)).percentile
-            return (await read_figures(connection, pools, {}, where, now, percentile))[None]
-
-    async def instance_figures(self, subject: Subject, where: Covered, now: datetime) -> InstanceFigures:
-        """Over these steps. Raises NotFound for a pool that does not live, and for an instance that it never had."""
-        async with self._database.reading() as connection:
-            (pool,) = await pools_of(connection, subject)
-            await known_instance(connection, pool, subject)
-            values = {"pool": pool, "instance": subject.instance, "start": where.start, "last": where.end - timedelta(minutes=1)}
-            row = (await connection.execute(text(_INSTANCE_FIGURES), values)).one()
-            behind = (await complete_until(connection, [pool], now)).get(pool)
-            counts = {name: value if name.endswith("_seconds") else int(value) for name, value in row._mapping.items()}
-            end = min(where.end, now)
-            return InstanceFigures(start=where.start, end=end, **counts, complete_until=behind if behind and behind < end else None)
-
-
-async def read_figures(
-    connection: AsyncConnection,
-    pools: Iterable[int],
-    percentiles: Mapping[int, float],
-    where: Covered,
-    now: datetime,
-    of_all: float = FLEET_PERCENTILE,
-) -> dict[int | None, RangeFigures]:
-    """Figures of each pool in `percentiles`, with its TTFT at that percentile, and of all `pools` together (None)."""
-    ids = sorted({*pools, *percentiles})
-    values = {"pools": ids, "start": where.start, "end": where.end}
-    base, sums = "1h" if where.by_hours else "1m", defaultdict[int, _Sums](_Sums)
-    for name, columns in _COUNTS.items():
-        for row in await connection.execute(text(_counted(f"{name}_{base}", columns)), values):
-            sums[row.pool_id].counts |= {one: row._mapping[one] for one in columns}
-    for statement in (_moved(base), _LOST):
-        for row in await connection.execute(text(statement), values):
-            sums[row.pool_id].counts |= {one: count for one, count in row._mapping.items() if one != "pool_id"}
-    for row in await connection.execute(text(_LATENCIES.format(table=f"slo_rollups_{base}")), values):
-        of_pool = sums[row.pool_id]
-        (of_pool.tpot if row.ttft is None else of_pool.ttft)[row.tpot if row.ttft is None else row.ttft] = row.requests
-    behind = {pool: at for pool, at in (await complete_until(connection, ids, now)).items() if at < min(where.end, now)}
-    empty = RangeFigures(start=where.start, end=min(where.end, now))
-    found: dict[int | None, RangeFigures] = {
-        pool: _figures(empty, [sums[pool]] if pool in sums else [], percentile, behind.get(pool))
-        for pool, percentile in percentiles.items()
-    }
-    found[None] = _figures(empty, list(sums.values()), of_all, min(behind.values(), default=None))
-    return found
-
-
-def _counted(table: str, columns: Mapping[str, str]) -> str:
-    named = ", ".join(f"CAST(coalesce(sum({column}), 0) AS bigint) AS {name}" for name, column in columns.items())
-    return f"SELECT pool_id, {named} FROM {table} WHERE {_WITHIN.format(at='bucket')} GROUP BY pool_id"
-
-
-def _moved(base: str) -> str:
-    counts = ", ".join(f"CAST(sum({name}) AS {'float8' if name == 'seconds_won' else 'bigint'}) AS {name}" for name in MOVE_COUNTS)
-    return f"SELECT pool_id, {counts} FROM ({moves_within(base)}) moved GROUP BY pool_id"
-
-
-def _figures(empty: RangeFigures, sums: list[_Sums], percentile: float, complete: datetime | None) -> RangeFigures:
-    counts: dict[str, Any] = defaultdict(int)
-    for one in sums:
-        for name, count in one.counts.items():
-            counts[name] += count
-    ttft, tpot = added(one.ttft for one in sums), added(one.tpot for one in sums)
-    return replace(
-        empty,
-        **counts,
-        percentile=percentile,
-        ttft_seconds=quantile(ttft, percentile / 100),
-        ttft_p50_seconds=quantile(ttft, 0.5),
-        ttft_p95_seconds=quantile(ttft, 0.95),
-        tpot_p95_seconds=quantile(tpot, 0.95),
-        complete_until=complete,
-    )

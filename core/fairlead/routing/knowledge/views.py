@@ -17,7 +17,7 @@ from fairlead.routing.contracts.rests import among_others
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, Overtaking, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
-from fairlead.routing.knowledge.parts import AT_HOME, OF_ANOTHER, home_of, part_of, seed_of
+from fairlead.routing.knowledge.parts import OF_ANOTHER, home_key, home_of, part_of, seed_of
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.told_prompts import ToldPrompts
@@ -221,12 +221,14 @@ class LiveView:
                 part = part_of(self._router, self._names, [entry.id for entry in self.table.instances if entry.accepting])
                 self._leanings = np.array([0.0 if instance_of(one) in part else OF_ANOTHER * target for one in self._ids])
             return self._leanings
-        if most_held or not request.blocks:
+        key = home_key(request, most_held)
+        if key is None:
             return None
         if self._seeds is None:
             self._seeds = [seed_of(one) for one in self._ids]
-        leanings = np.full(len(self._ids), AT_HOME * target)
-        leanings[home_of(request.blocks[0], self._seeds)] = 0.0
+        hashed, gain = key
+        leanings = np.full(len(self._ids), gain * target)
+        leanings[home_of(hashed, self._seeds)] = 0.0
         return leanings
 
     def pool_load(self) -> float:

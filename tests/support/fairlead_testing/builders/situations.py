@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from fairlead.advice.situations import PoolSituation, SeenInstance, SeenRole, Served
+from fairlead.advice.situations import PoolSituation, SeenInstance, SeenMinutes, SeenRole, Served
 from fairlead.capabilities import declared
 from fairlead.instances import Role
 from fairlead.scaling.signals import PoolSignals, RoleSignals
@@ -27,6 +27,10 @@ def served(judged: int = 100, in_time: int = 100, *, tokens: int = 10_000, faile
     )
 
 
+ALWAYS = SeenMinutes(had=5, late=5, failing=5)
+"""What an instance shows in each of the last minutes."""
+
+
 def well(pool: str = "default/chat", *, instances: int = 4, **changes: Any) -> PoolSituation:
     """A pool of role both whose requests are all in time."""
     seen = PoolSituation(
@@ -37,7 +41,7 @@ def well(pool: str = "default/chat", *, instances: int = 4, **changes: Any) -> P
         capacity=Capacity(prefill_speed=declared(1000), kv_cache_tokens=100_000),
         roles=(SeenRole(role=Role.BOTH, wanted=instances, least=0, most=64),),
         window_seconds=100.0,
-        instances=tuple(SeenInstance(id=f"i{number}", served=served()) for number in range(instances)),
+        instances=tuple(SeenInstance(id=f"i{number}", served=served(), minutes=ALWAYS) for number in range(instances)),
     )
     return replace(seen, **changes)
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from fairlead.advice.advising import advise
 from fairlead.advice.findings import Cause, Finding, HarmUnit, Level, Remedy
@@ -13,6 +15,7 @@ from fairlead.advice.situations import (
     SeenBurn,
     SeenCondition,
     SeenFigure,
+    SeenMinutes,
     SeenMoves,
     SeenPredictions,
     SeenRole,
@@ -299,6 +302,40 @@ def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None
     assert found.remedy == Remedy(kind="drain", words="draining i2", instance="i2")
 
 
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (SeenMinutes(had=1, late=1), "holds 18 of 42 sessions; that is the record of 1 minute, and to drain it takes 5."),
+        (SeenMinutes(had=4, late=4), "; that is the record of 4 minutes, and to drain it takes 5."),
+        (SeenMinutes(had=5, late=2), "; so it was in 2 of the last 5 minutes, which is too seldom to drain it."),
+    ],
+)
+def test_a_hot_instance_is_drained_only_for_what_it_shows_in_most_of_five_minutes(seen: SeenMinutes, words: str) -> None:
+    found = only(with_instance(hot(), 2, minutes=seen))
+    assert (found.cause, found.remedy) == (Cause.HOT_INSTANCE, None)
+    assert found.sentence.endswith(words)
+
+
+@given(
+    some.lists(some.tuples(some.integers(0, 40), some.integers(0, 40), some.integers(0, 40)), min_size=1, max_size=5), some.integers(1, 99)
+)
+def test_nothing_is_drained_for_less_than_five_minutes_or_for_trouble_in_less_than_half_of_them(
+    minutes: list[tuple[int, int, int]], percentile: int
+) -> None:
+    """Each minute has first tokens late and in time, and tries that failed: a drain needs five, most of them bad."""
+    allowed = 1 - percentile / 100
+    had = [(late, late + well_served, failed) for late, well_served, failed in minutes if late + well_served + failed]
+    late = sum(one > of * allowed for one, of, _ in had)
+    failing = sum(failed > (of + failed) * allowed for _, of, failed in had)
+    total = served(sum(of for _, of, _ in had), sum(of - one for one, of, _ in had), tokens=10**6, failed=sum(one for _, _, one in had))
+    pool = well(slo=SloFacts(percentile=float(percentile)))
+    pool = with_instance(pool, 0, served=total, minutes=SeenMinutes(had=len(had), late=late, failing=failing))
+    for found in advise([pool]):
+        if found.remedy is not None and found.remedy.kind == "drain":
+            bad = {Cause.HOT_INSTANCE: late, Cause.INSTANCE_FAILING: failing}[found.cause]
+            assert len(had) == 5 and bad >= 3
+
+
 def test_a_hot_instance_of_a_pool_within_its_slo_is_a_warning() -> None:
     pool = well(instances=16)
     found = only(with_instance(pool, 0, served=served(100, 40, tokens=40_000)))
@@ -458,6 +495,10 @@ def test_an_instance_that_fails_more_than_the_slo_bears_explains_the_refusals() 
     found = only(pool)
     assert found.sentence == "i1 of default/chat failed 12 of 42 requests that were sent to it; drained, it is replaced."
     assert (found.cause, found.harm.amount) == (Cause.INSTANCE_FAILING, 0.12)
+    assert found.remedy == Remedy(kind="drain", words="draining i1", instance="i1")
+    young = only(with_instance(pool, 1, minutes=SeenMinutes(had=2, failing=2)))
+    assert young.remedy is None
+    assert young.sentence.endswith("that were sent to it; that is the record of 2 minutes, and to drain it takes 5.")
     assert advise([with_instance(well(), 1, served=served(100, 100, failed=1))]) == ()
 
 

@@ -3,14 +3,17 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.capabilities import NOTHING_KNOWN, REMEMBERED_SECONDS, EngineCapability, Figure, Source
 from fairlead.reports.engines import Quantity
+from fairlead.routing.knowledge.engine_memories import decode_coefficients
 from fairlead.tables import EngineFigures
-from fairlead_api.pools.capabilities import Remembered, capability_of, measured, remembering
+from fairlead_api.pools.capabilities import DecodeLine, Remembered, capability_of, known_line, line_of, measured, memory_of, remembering
 from fairlead_client.resources.instances import LearntOfEngines
+from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.served_records import a_fit
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
@@ -56,6 +59,31 @@ def test_the_best_source_decides_whatever_the_values_are(live: bool, before: boo
     expected = 21_000.0 if live else 9.0 if before else a_fit().costs.prefill_tokens_per_second() if fit else 6250.0
     assert found.value == expected
     assert found.source is (Source.MEASURED if live or before else Source.FITTED if fit else Source.DECLARED)
+
+
+STEPS = replace(TOLD, quantity=Quantity.DECODE, learnt=0.03, value=0.03, line=[0.01, 0.2, 0.5])
+
+
+def test_a_router_that_starts_gets_the_line_of_decode_steps_and_not_only_their_mean() -> None:
+    few = replace(STEPS, router="r1", value_samples=3, line=[9.0, 9.0, 9.0])
+    line = line_of([few, STEPS, TOLD, replace(STEPS, router="r2", value_samples=900, line=[])], AT)
+    assert line == DecodeLine(coefficients=(0.01, 0.2, 0.5), at=AT - 20.0)
+    memory = memory_of(measured([STEPS]), table(1), AT, known_line(line, None, "a", None, AT))
+    assert decode_coefficients(memory) == (0.01, 0.2, 0.5)
+    assert decode_coefficients(memory_of(measured([STEPS]), table(1), AT)) == (0.03, 0.0, 0.0), "where no line was reported"
+
+
+def test_the_line_outlives_the_routers_that_fitted_it_also_while_others_report_none_for_a_week_on_the_same_engine() -> None:
+    memory = remembering(measured([STEPS]), None, "a", AT, line_of([STEPS], AT))
+    later = remembering(measured([replace(STEPS, line=[])]), memory, "a", AT + 3600.0, None)
+    assert known_line(None, later, "a", None, AT + 3600.0) == (0.01, 0.2, 0.5)
+    assert known_line(None, later, "b", None, AT + 3600.0) == ()
+    assert known_line(None, later, "a", None, AT + REMEMBERED_SECONDS) == ()
+    fitted = known_line(None, None, "a", a_fit(), AT)
+    costs = a_fit().costs
+    assert fitted[0] + fitted[1] * 0.08 + fitted[2] * 0.01 == pytest.approx(
+        costs.decode_fixed + 8_000 * costs.decode_per_context_token + costs.decode_per_sequence
+    )
 
 
 def test_a_pool_at_zero_remembers_what_its_engines_did_and_how_long_ago() -> None:

@@ -1,6 +1,7 @@
 """Reading OpenAI bodies and headers."""
 
 import json
+import math
 import time
 from typing import Any
 
@@ -177,6 +178,48 @@ def test_numbers_that_engines_take_and_json_does_not_reach_them_as_they_came(num
     parsed = parse_request(body, CHAT)
     assert (parsed.prompt.text, parsed.max_output_tokens, parsed.body) == (b'NaN " Infinity', 7, body)
     assert parsed.renamed("m") == body.replace(b'"pool"', b'"m"')
+
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(10**25), 10**25).map(str),
+    st.builds("{}{}.{}e{}".format, st.sampled_from(("", "-")), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(-400, 400)),
+    st.builds(
+        lambda digit, count, end: str(digit) * count + end, st.integers(1, 9), st.integers(290, 420), st.sampled_from(("", ".5", "e-200"))
+    ),
+)
+"""Numbers as a JSON text has them, also those that no double holds."""
+
+
+def as_python_reads(text: bytes) -> Any:
+    """With None for what is no finite double."""
+
+    def number(found: str) -> float | None:
+        value = float(found)
+        return value if math.isfinite(value) else None
+
+    def whole(found: str) -> float | int | None:
+        return value if -(2**63) <= (value := int(found)) < 2**64 else number(found)
+
+    return json.loads(text, parse_constant=lambda _: None, parse_float=number, parse_int=whole)
+
+
+@given(
+    st.lists(
+        st.one_of(NUMBERS, st.sampled_from(("NaN", "Infinity", "-Infinity")), st.text('aN\\"1e9.-', max_size=8).map(json.dumps)), max_size=8
+    )
+)
+def test_every_number_that_a_double_holds_is_read_beside_any_that_it_does_not(values: list[str]) -> None:
+    body = '{{"model": "pool", "prompt": "x", "values": [{}]}}'.format(", ".join(["NaN", *values])).encode()
+    assert parse_request(body, COMPLETION).document == as_python_reads(body)
+
+
+@pytest.mark.parametrize("part", [b'\\"', b"1", b"e1", b'"', b"-", b"1.", b"NaN"])
+def test_a_body_that_is_no_json_is_refused_in_a_time_that_grows_with_its_length(part: bytes) -> None:
+    begun = time.process_time()
+    with pytest.raises(BadRequest):
+        parse_request(b'{"a": NaN, "b": ' + part * (400_000 // len(part)), COMPLETION)
+    assert time.process_time() - begun < 5, "a square would take minutes"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b'{"model": "\\ud800"}', b"NaN", b'{"a": -NaN}', b"\xff\xfe{"])

@@ -1,11 +1,14 @@
 """From rows to jobs."""
 
+from collections import defaultdict
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from fairlead_simulator.errors import WorkloadImpossible
-from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits, load_workload, plan_jobs
+from fairlead_simulator.experiments.arrival_plans import STRETCHES, ArrivalPlan, Workload, exchanged, ideal_hits, load_workload, plan_jobs
 from fairlead_simulator.traces.rows import TraceRow
 
 
@@ -114,3 +117,49 @@ def test_ideal_hits_are_those_of_an_endless_cache() -> None:
     hits, cache = ideal_hits(workload([row(0.0, (0, 1)), row(1.0, (0, 1)), row(2.0, (0, 1, 2))]))
     assert hits == [0, 512, 1024]
     assert cache.block_hit_rate == pytest.approx(4 / 7)
+
+
+TURNS = some.lists(
+    some.tuples(some.integers(0, 100_000), some.none() | some.integers(0, 6), some.integers(1, 2000)), min_size=1, max_size=40
+)
+
+
+def recorded(turns: list[tuple[int, int | None, int]]) -> Workload:
+    """Each turn: when it came (ms), whose it is (None: nobody's), and how many tokens it had."""
+    rows = [
+        TraceRow(timestamp_ms=at, input_length=tokens, output_length=number + 1, hash_ids=(), session=None if who is None else f"s{who}")
+        for number, (at, who, tokens) in enumerate(sorted(turns, key=lambda turn: turn[0]))
+    ]
+    return load_workload(rows, requests=None, max_input=None, infer_sessions=False)
+
+
+def by_session(workload: Workload) -> dict[str, list[tuple[float, TraceRow]]]:
+    found = defaultdict(list)
+    for at, session, row in zip(workload.seconds, workload.sessions, workload.rows, strict=True):
+        found[session or f"alone {row.output_length}"].append((at, row))
+    return found
+
+
+@given(TURNS, some.integers(1, 5))
+def test_sessions_keep_their_requests_and_pauses_and_begin_when_others_of_the_same_stretch_did(
+    turns: list[tuple[int, int | None, int]], seed: int
+) -> None:
+    before, after = recorded(turns), exchanged(recorded(turns), seed)
+    assert list(after.seconds) == sorted(after.seconds)
+    assert exchanged(recorded(turns), seed) == after
+    was, now = by_session(before), by_session(after)
+    assert was.keys() == now.keys()
+    length = (before.seconds[-1] - before.seconds[0]) / STRETCHES
+    for session, rows in was.items():
+        assert [row for _, row in now[session]] == [row for _, row in rows]
+        pauses = [at - rows[0][0] for at, _ in rows]
+        assert [at - now[session][0][0] for at, _ in now[session]] == pytest.approx(pauses)
+        assert abs(now[session][0][0] - rows[0][0]) <= length + 1e-6
+    assert sorted(rows[0][0] for rows in now.values()) == pytest.approx(sorted(rows[0][0] for rows in was.values()))
+
+
+def test_seed_0_is_the_trace_as_it_was_recorded_and_another_is_not() -> None:
+    trace = recorded([(1000 * number, number % 7, 100 + number) for number in range(70)])
+    assert exchanged(trace, 0) is trace
+    assert [row.input_length for row in exchanged(trace, 1).rows] != [row.input_length for row in trace.rows]
+    assert exchanged(trace, 1) != exchanged(trace, 2)

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from fairlead.instances import InstanceState
+from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures
 from fairlead_client.resources.instances import CacheKnowledge
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
-from fairlead_testing.running.web_client import Visitor, visitor
+from fairlead_testing.running.web_client import NOW, Visitor, visitor
 from fairlead_web.pages.instances import cache_row
 
 LIST = "/pools/default/chat/instances"
@@ -80,6 +81,42 @@ async def test_the_fullest_page_of_instances_keeps_to_its_elements(monkeypatch: 
         assert len(re.findall(r"<[a-z]", page)) <= 2_500
         assert [path for _, path in one.fake.requests].count("/v1/pools/default/chat") == 1
         assert "/v1/pools/default/chat/instances" not in [path for _, path in one.fake.requests], "the pool's answer has them"
+
+
+async def test_the_list_has_the_figures_of_its_range_and_the_instance_page_the_same() -> None:
+    async with visitor() as one:
+        for start in ("now-15m", "now-6h", "now-2d"):
+            one.fake.requests.clear()
+            page = (await one.http.get(f"{LIST}?from={start}&to=now")).text
+            asked = [path for _, path in one.fake.requests]
+            assert asked.count("/v1/pools/default/chat/instance-figures") == 1, "one read for all rows"
+            assert not any(path.endswith("/figures") for path in asked)
+            for name in INSTANCES[CHAT][:2]:
+                row = told(page[page.index(f'data-key="{name}"') :].partition("</tr>")[0])
+                alone = told((await one.http.get(f"{LIST}/{name}?from={start}&to=now")).text)
+                requests = re.search(r"Requests ([\d,]+) sent to it", alone)
+                assert requests and requests[1] in row.split()
+        assert "last 5 min" not in told(page)
+
+
+async def test_the_slowest_instance_of_the_range_comes_first_and_one_without_requests_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor() as one:
+        grown(one, monkeypatch, count=3)
+        now = NOW
+        in_time = {"chat-001": 90, "chat-002": 10}
+        found = FiguresByInstance(
+            pool="default/chat",
+            start=now,
+            end=now,
+            instances={
+                name: InstanceFigures(start=now, end=now, sent=100, first_tokens=100, ttft_in_time=good, prompt_tokens=100, hit_tokens=good)
+                for name, good in in_time.items()
+            },
+        )
+        monkeypatch.setattr(one.fake.world, "figures_by_instance", lambda pool, start, end: found)
+        assert rows((await one.http.get(f"{LIST}?sort=ttft")).text) == ["chat-002", "chat-001", "chat-000"]
+        assert rows((await one.http.get(f"{LIST}?sort=hits")).text) == ["chat-001", "chat-002", "chat-000"]
+        assert rows((await one.http.get(f"{LIST}?sort=requests")).text)[-1] == "chat-000"
 
 
 async def test_instances_of_two_roles_can_be_sorted_by_them_and_a_decode_instance_says_where_its_decisions_are() -> None:

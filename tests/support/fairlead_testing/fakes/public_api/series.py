@@ -29,6 +29,7 @@ class SeriesOverTime:
         below = ("/v1", POOL, f"{POOL}/instances/{{instance}}")
         return [
             *(Route(f"{path}/figures", guard(self._figures)) for path in below),
+            Route(f"{POOL}/instance-figures", guard(self._by_instance)),
             *(
                 route
                 for path in below
@@ -43,6 +44,10 @@ class SeriesOverTime:
             return as_json(figures_of_instance(self._world.figures(pool, asked.start, asked.end), len(INSTANCES[pool])))
         each = [self._world.figures(one, asked.start, asked.end) for one in ([pool] if pool else self._world.pools_known)]
         return as_json(each[0] if pool or not each else figures_of_all(each, each[0]))
+
+    async def _by_instance(self, request: Request) -> Response:
+        asked = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())
+        return as_json(self._world.figures_by_instance(pool_named(request), asked.start, asked.end))
 
     async def _series(self, request: Request) -> Response:
         query, now = request.query_params, self._clock()

@@ -17,7 +17,7 @@ from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_client.resources.access import TokenItem
 from fairlead_client.resources.audit import AuditEntry
 from fairlead_client.resources.decisions import RoutingDecision
-from fairlead_client.resources.figures import RangeFigures
+from fairlead_client.resources.figures import FiguresByInstance, RangeFigures
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import (
     CacheKnowledge,
@@ -38,7 +38,7 @@ from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data import decisions, moves, objectives, pools, records, scaling, sessions
 from fairlead_testing.fakes.public_data.explained_loads import explained
-from fairlead_testing.fakes.public_data.figures import figures_of
+from fairlead_testing.fakes.public_data.figures import figures_of, figures_of_instance
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES, SLO_TTFT, cell, heatmap_of
 
 
@@ -151,6 +151,17 @@ class World:
             scale_target=self.scale_targets.get(pool),
             migrations=self.spec_changes.get(pool, {}).get("routing", {}).get("migrations") or "Enabled",
             created_at=self.now - timedelta(days=3, hours=4),
+        )
+
+    def figures_by_instance(self, pool: str, start: datetime, end: datetime) -> FiguresByInstance:
+        of_pool = self.figures(pool, start, end)
+        alike = figures_of_instance(of_pool, len(INSTANCES[pool]))
+        return FiguresByInstance(
+            pool=pool,
+            start=of_pool.start,
+            end=of_pool.end,
+            instances={one.id: alike for one in self.instances(pool)},
+            complete_until=of_pool.complete_until,
         )
 
     def figures(self, pool: str, start: datetime, end: datetime) -> RangeFigures:

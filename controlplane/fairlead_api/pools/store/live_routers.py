@@ -1,0 +1,26 @@
+"""Which routers are live, by the database's clock, and which tables they have acknowledged."""
+
+from sqlalchemy import BigInteger, Text, and_, bindparam, cast, func, select, text
+
+from fairlead_api import tables
+from fairlead_api.pools.mirroring import LIVE_SECONDS
+
+_ROUTERS = tables.routers.c
+
+IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(f"interval '{LIVE_SECONDS} seconds'"))
+"""Reported in the last LIVE_SECONDS, and did not say goodbye since."""
+
+COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
+
+CAN_BE_ASKED = select(_ROUTERS.id, _ROUTERS.asked_at).where(IS_LIVE, _ROUTERS.asked_at.is_not(None)).order_by(_ROUTERS.id)
+"""The address at which other routers can ask each of them."""
+
+SHARES_OF_LIVE = select(_ROUTERS.id, func.extract("epoch", func.now() - _ROUTERS.last_seen_at), _ROUTERS.shares).where(
+    IS_LIVE, _ROUTERS.shares != text("'{}'::jsonb")
+)
+"""What each of them shares with others, by pool, and how many seconds ago it did."""
+
+NEWEST_ACKNOWLEDGED = select(
+    func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))
+).where(IS_LIVE)
+"""The newest version of a pool's table that a live router uses; `pool` is the pool's number as text."""
