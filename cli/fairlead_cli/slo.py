@@ -71,7 +71,7 @@ def attainment(
     if not found.shares:
         click.echo("No request ended in this time.")
         return
-    columns = ("version", "class", "requests", "in time", "TTFT in time", "TPOT in time", "refused", "failed", "in time of all")
+    columns = ("version", "class", "requests", "in time", "TTFT in time", "TPOT in time", "refused", "failed", "in time incl. refused")
     print_table(columns, [_share(one) for one in (*found.shares, found.whole)])
 
 
@@ -81,7 +81,7 @@ def attainment(
 @url_option
 @token_option
 def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Show how fast the error budget is used up: at 1 a budget of 30 days lasts 30 days."""
+    """Show how fast the error budget is used up: 1.0 uses the whole budget in 30 days."""
     found = ask(url, token, lambda api: api.slo_burn(pool_named(name)))
     if as_json:
         print_json(found)

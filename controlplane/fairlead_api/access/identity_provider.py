@@ -194,7 +194,7 @@ class OpenIdProvider:
         if status != 200:
             raise self._away(f"the identity provider does not tell who signed in: {status}")
         if found.get("sub") != claims["sub"]:  # Core 5.3.2: else they could be another person's claims
-            raise NotAuthenticated(REFUSED, "the identity provider told of another person than the one who signed in")
+            raise NotAuthenticated(REFUSED, "the identity provider's user information is about another person than the one who signed in")
         return {**found, **claims}
 
     async def _known(self, after: float | None = None) -> _Metadata:

@@ -142,7 +142,7 @@ class GatewayKeys:
         """Changes a key that is not revoked. Raises NotFound, Conflict."""
         changed = await self._store.change(key_id, change, caller, now)
         if changed is None:
-            raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is for ever; make another one")
+            raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is permanent; create another one")
         return changed
 
     async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:

@@ -84,7 +84,7 @@ def access_routes(
     async def web_sessions(caller: Person) -> Fetch:
         return lambda span: logins.sessions(span.cursor, span.limit, caller, clock())
 
-    own = "the caller's own; all of them for who is admin everywhere"
+    own = "the caller's own, or everybody's for an admin of all pools"
     listing(routes, "/web-sessions", WebSessionItem, person, web_sessions, about=f"Browser sessions that live, newest first: {own}.")
 
     @routes.delete("/web-sessions/{session_id}", status_code=204)
@@ -150,7 +150,7 @@ def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], date
 
     @routes.delete("/gateway-keys/{key_id}", status_code=204)
     async def revoke_gateway_key(key_id: str, caller: Operator) -> None:
-        """Revokes a key for ever. Routers refuse it at once; one that is cut off, when it is in step again."""
+        """Revokes a key permanently. Routers refuse it at once, or as soon as they are connected again."""
         await keys.revoke(key_id, caller, clock())
 
     return routes

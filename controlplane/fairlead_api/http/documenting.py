@@ -117,7 +117,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 DESCRIPTION = (
     "Persists what routers and the operator do, and plans what people change. Every refusal is a problem document. Send `Authorization: Bearer "
-    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router. docs/api.md tells of "
+    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router. docs/api.md describes "
     "pages, exports, tags and how long a version is kept."
 )
 _REF = "#/components/schemas/"

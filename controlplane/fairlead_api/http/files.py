@@ -12,7 +12,7 @@ from fastapi import Query
 
 from fairlead.errors import InvalidInput
 
-Fields = Annotated[str | None, Query(max_length=2000, description="Names of fields, with commas; without it all are told.")]
+Fields = Annotated[str | None, Query(max_length=2000, description="Names of fields, separated by commas; by default all fields.")]
 
 
 def named(item: type[Any], fields: str | None) -> list[str] | None:

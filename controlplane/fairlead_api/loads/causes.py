@@ -133,7 +133,7 @@ def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterat
         yield f"It was sent {found.requests:,} requests, the median of the others {others:,.0f}."
     hits = figures["hit_rate"]
     if hits.mean is not None and hits.others is not None and hits.mean * MUCH < hits.others:
-        yield f"Its cache helped little: a prefix hit rate of {hits.mean * 100:.0f} % in the mean, {hits.others * 100:.0f} % elsewhere."
+        yield f"Its cache helped little: a mean prefix hit rate of {hits.mean * 100:.0f} %, {hits.others * 100:.0f} % elsewhere."
     kv = figures["kv_usage"]
     if found.metric != "kv_usage" and kv.maximum is not None and kv.limit is not None and kv.maximum > kv.limit:
         yield f"Its KV cache was {kv.maximum * 100:.0f} % full, so the engine may have preempted requests."

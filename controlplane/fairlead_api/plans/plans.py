@@ -210,7 +210,7 @@ class Plans:
         if plan.kind is PlanKind.DELETE:
             return await self._previews.of_deletion(pool, found, caller, now, undo_of=plan.undo_of)
         if replaces_what_others_wrote(found.part(stored.object.kind), stored.change, stored.inverse):
-            raise Conflict("plan-stale", f"plan {plan.id} replaces a list of {stored.object} that somebody else changed; plan it anew")
+            raise Conflict("plan-stale", f"plan {plan.id} replaces a list of {stored.object} that somebody else changed; make a new plan")
         return await self._previews.of_change(pool, plan.kind, stored.object, found, stored.change, caller, now, undo_of=plan.undo_of)
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:

@@ -58,7 +58,7 @@ def internal_routes(guard: Guard, mirroring: PoolMirroring, predictors: Postgres
 
     @routes.get(internal_paths.UNHEARD_POOLS)
     async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
-        """The pools of which no state came for so long: an operator whose cluster has one no more tells that."""
+        """Lists pools without a state report for this many seconds; an operator reports which of them are gone."""
         return await mirroring.unheard_pools(seconds, clock())
 
     @routes.post(internal_paths.PREDICTOR_MODELS, status_code=204, openapi_extra=described(TrainedModel))

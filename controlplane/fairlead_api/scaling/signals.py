@@ -64,14 +64,14 @@ class Prompts:
 class InstanceMeasures:
     """One instance in the window, over all routers.
 
-    `untold` counts samples of routers that do not tell what is needed here. `newest` is the Unix time of its newest
+    `unreported` counts samples of routers that do not tell what is needed here. `newest` is the Unix time of its newest
     sample. `pending_mean` and `pending` are uncached prompt tokens, on average and at last; `running_mean` is
     the mean number of running requests.
     """
 
     instance: str
     newest: float
-    untold: int
+    unreported: int
     pending_mean: float
     pending: int
     running_mean: float
@@ -123,7 +123,7 @@ class PresentInstance:
 
 def pool_signals(measured: PoolMeasures, present: Sequence[PresentInstance], facts: TableFacts, now: float) -> PoolSignals | None:
     """The signals of each role that has instances; None if routers do not report enough to know the demand."""
-    if not measured.instances or any(instance.untold for instance in measured.instances):
+    if not measured.instances or any(instance.unreported for instance in measured.instances):
         return None
     roles = [role for role in Role if any(instance.role is role for instance in present)]
     return PoolSignals(

@@ -125,7 +125,7 @@ def _by_chance(found: _Found) -> str | None:
     if not alike(low, high, found.least):
         return f"chance decides: one seed gives {found.words(low)}, another {found.words(high)}"
     if found.quantity is Quantity.SESSIONS_MOVED and FEW_SESSIONS < expected < SURE_SESSIONS:
-        return f"chance decides how many of so few move: about {expected:.0f}"
+        return f"too few sessions move (about {expected:.0f}) to predict how many"
     return None
 
 
@@ -148,7 +148,7 @@ def _by_part(found: _Found, expected: float) -> str | None:
         error = stdev(parts) / sqrt(PARTS)
         if _STUDENT * sqrt(2) * error > max(found.least, WITHIN * expected):
             low, high = found.words(min(parts)), found.words(max(parts))
-            return f"what comes decides: one fifth of {of_what} gives {low}, another {high}"
+            return f"the traffic decides: one fifth of {of_what} gives {low}, another {high}"
     return None
 
 

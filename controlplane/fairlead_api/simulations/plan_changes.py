@@ -51,7 +51,7 @@ class Trial:
 _JUDGED_OTHERWISE: Mapping[PlanKind, str] = {
     PlanKind.SLO: "targets change how requests are judged, and the effect above is from the latencies that were recorded",
     PlanKind.RING: "the share of keys that move is computed from the ring itself",
-    PlanKind.SCALING: "what scaling would do is told by its advice and its recorded decisions",
+    PlanKind.SCALING: "see scaling's advice and its recorded decisions for what it would do",
     PlanKind.SCHEDULE: "it changes the pool at other times than now",
     PlanKind.ROLLOUT: "another pace of a rollout changes neither the policy nor the number of instances",
     PlanKind.ROLLBACK: "the simulator does not know how former engines and templates differ",
@@ -63,7 +63,7 @@ _JUDGED_OTHERWISE: Mapping[PlanKind, str] = {
     PlanKind.CORDON: "the effect above is from the sessions and keys of this very instance",
     PlanKind.UNCORDON: "the effect above is from the sessions and keys of this very instance",
     PlanKind.WEIGHT: "the share of keys that move is computed from the ring itself",
-    PlanKind.REVERT: "it changes several parts of the spec at once, each of which can be planned and simulated by itself",
+    PlanKind.REVERT: "it changes several parts of the spec at once, each of which can be planned and simulated alone",
 }
 
 
@@ -82,7 +82,7 @@ def trial_of(kind: PlanKind, question: Question, spec: Mapping[str, Any] | None,
             if not question.before:
                 raise CannotSimulate("no instance serves now, so there is nothing to compare with")
             if spec is not None and _before(spec).scaling.mode is ScalingMode.SLO:
-                raise CannotSimulate("the pool changes its number by itself (scaling.mode SLO), so the planned one would not stay")
+                raise CannotSimulate("the pool scales automatically (scaling.mode SLO), so the planned number would not stay")
             instances[question.role] = question.before
             as_planned = PoolChange(role=question.role, replicas=question.after, startup_seconds=startup_seconds)
         case InstanceQuestion(mark=mark, is_set=True) if mark == DRAIN_ANNOTATION:

@@ -113,7 +113,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
     async def create_plan_of_simulation(
         namespace: str, name: str, simulation_id: str, body: SimulationPlanRequest, request: Request, caller: Operator
     ) -> Any:
-        """Previews the pool under a policy of a done simulation, the winner unless told otherwise. Changes nothing."""
+        """Previews the pool under a policy of a finished simulation, by default the winner. Changes nothing."""
         pool = PoolKey(namespace=namespace, name=name)
         await guard.require(request, caller, NEEDED_ROLE[PlanKind.POLICY], str(pool))
         return answer(await simulations.plan(pool, simulation_id, body, caller, clock()), 201)

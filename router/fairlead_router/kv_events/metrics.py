@@ -14,7 +14,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
     ("events", "KV events taken into the index.", lambda reading: reading.events),
     ("event_gaps", "Times that batches of KV events were missing.", lambda reading: reading.gaps),
     ("event_replays", "Times that an engine was asked to replay KV events.", lambda reading: reading.replays),
-    ("event_restarts", "Restarts of engines that their KV events told.", lambda reading: reading.restarts),
+    ("event_restarts", "Restarts of engines, as seen in their KV events.", lambda reading: reading.restarts),
     ("event_batches_lost", "Batches of KV events that no replay brought back.", lambda reading: reading.batches_lost),
     ("event_messages_unreadable", "Messages that are no batch of KV events.", lambda reading: reading.unreadable),
 )
@@ -70,9 +70,11 @@ def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> 
     """By pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
-        "fairlead_router_cache_beliefs", "Answered requests of which the engine told how much was cached.", labels=labels
+        "fairlead_router_cache_beliefs", "Answered requests whose engine reported how many prompt tokens were cached.", labels=labels
     )
-    exact = CounterMetricFamily("fairlead_router_cache_beliefs_exact", "Those of them that were believed to the token.", labels=labels)
+    exact = CounterMetricFamily(
+        "fairlead_router_cache_beliefs_exact", "Those of them whose cached tokens the router knew exactly.", labels=labels
+    )
     tokens = CounterMetricFamily(
         "fairlead_router_cache_belief_tokens",
         "Cached prompt tokens of these requests: predicted, reported by the engine, and the sum of what they differ by.",

@@ -114,7 +114,7 @@ def _of_server_info(answer: bytes) -> dict[int, _Told]:
     if told is None:
         return {}
     if not 0 < told.dp_size <= MOST_RANKS:
-        raise SourcesUnreadable(f"{_SGLANG_PATH} tells of {told.dp_size} data-parallel ranks, which is no number from 1 to {MOST_RANKS}")
+        raise SourcesUnreadable(f"{_SGLANG_PATH} reports {told.dp_size} data-parallel ranks, which is not a number from 1 to {MOST_RANKS}")
     replay = told.replay_endpoint_port_base
     return {
         rank: _Told(

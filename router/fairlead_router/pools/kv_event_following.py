@@ -39,7 +39,7 @@ SWEPT_BLOCKS = 5_000
 MOST_SOCKETS = 65_000
 """More than ZMQ's 1,023: an instance takes up to four for each rank."""
 
-WRONG_SIZE = "its KV blocks have another size than those of its pool; the router goes by its own history there"
+WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
 
 logger = logging.getLogger(__name__)
 

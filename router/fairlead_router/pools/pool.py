@@ -138,7 +138,7 @@ class Pool:
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
         """An engine reported how many tokens its KV cache holds, or the cache of each of its ranks."""
         if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
-            logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
+            logger.info("size of KV caches measured", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._recount(now)
 
     # ── what was observed before ──

@@ -136,7 +136,7 @@ class PoolTraining:
             learnt = await self._trainer.learn(Lesson.of(name, policy.learner_settings, policy.take_samples()))
         except TrainerLost as error:
             self._counters.trainers_lost += 1
-            logger.warning("trainer lost, it is started anew", extra={"pool": name, "error": str(error)})
+            logger.warning("trainer lost, it is restarted", extra={"pool": name, "error": str(error)})
             return
         if learnt.model is None:
             return

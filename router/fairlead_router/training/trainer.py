@@ -79,7 +79,7 @@ class Trainer:
         assert process.stdin is not None
         assert process.stdout is not None
         if process.stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
-            raise EOFError("it ended by itself")
+            raise EOFError("the trainer's process ended")
         process.stdin.write(framed(lesson))
         await process.stdin.drain()
         (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))

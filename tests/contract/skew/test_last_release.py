@@ -28,8 +28,8 @@ def test_routers_and_operators_read_what_an_api_of_the_last_release_sends() -> N
 
 def test_routers_and_operators_of_the_last_release_read_what_the_api_sends() -> None:
     """But for words that the API tells no router."""
-    untold = {f"BindingReason: the word {reason.value!r} is not known" for reason in TOLD_AS}
-    assert set(unreadable(sent=schemas(FROM_API), read=recorded()["from_api"])) - untold == set()
+    unreported = {f"BindingReason: the word {reason.value!r} is not known" for reason in TOLD_AS}
+    assert set(unreadable(sent=schemas(FROM_API), read=recorded()["from_api"])) - unreported == set()
 
 
 @pytest.mark.parametrize("reason", BindingReason)

@@ -102,7 +102,7 @@ def net_effect(move: Migration | ReRoute) -> NetEffect:
     stay, actual, net = move.predicted_source_ttft_seconds, move.actual_ttft_seconds, seconds_won(move)
     if net is None:
         missing = (
-            "the request is still under way"
+            "the request is still in progress"
             if move.outcome is MoveOutcome.UNDERWAY
             else "no first token was reported for the request that went"
             if actual is None

@@ -139,7 +139,7 @@ def _inputs(found: Simulation) -> list[tuple[str, str]]:
         ("Traffic", window_words(found)),
         ("Requests", formats.count(found.requests)),
         ("Pool", size_words(found)),
-        ("Engine", found.engine.value if found.engine else "as the pool's"),
+        ("Engine", found.engine.value if found.engine else "as in the pool"),
         ("Seed", str(found.seed)),
     ]
 

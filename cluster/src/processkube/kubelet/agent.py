@@ -136,7 +136,7 @@ class NodeAgent:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await asyncio.gather(*(worker.report() for worker in workers))
         except TimeoutError:
-            log.warning("the Kubernetes API was not told that the pods are down: it does not answer")
+            log.warning("the pods are down, but the Kubernetes API could not be informed: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
         """Handle a list of all pods: a pod that is not in it is gone, also one that only the memory knows."""

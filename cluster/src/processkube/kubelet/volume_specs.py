@@ -125,7 +125,7 @@ def _read_source(source: Mapping[str, Any], volume: str) -> Source:
             return PodFields(items=tuple((item["path"], item["fieldRef"]["fieldPath"]) for item in found.get("items") or ()))
         case _:
             raise bad_configuration(
-                f"volume {volume}: {kind} is not known to the sandbox's kubelet; it has emptyDir, secret, configMap, downwardAPI (fieldRef), "
+                f"volume {volume}: {kind} is not known to processkube's kubelet; it has emptyDir, secret, configMap, downwardAPI (fieldRef), "
                 "projected and persistentVolumeClaim"
             )
 

@@ -176,7 +176,7 @@ def _possible(kind: PlanKind, row: Any) -> bool:
 def _predictions(learnt: Any, model: Any) -> SeenPredictions:
     error = unused = None
     if learnt is not None:
-        error, unused = (learnt.learnt, learnt.declared) if learnt.in_use else (learnt.declared, learnt.learnt)
+        error, unused = (learnt.measured, learnt.declared) if learnt.in_use else (learnt.declared, learnt.measured)
     if model is None:
         return SeenPredictions(error=error, unused_error=unused)
     figures = msgspec.convert(model, ModelFigures)

@@ -87,7 +87,7 @@ def test_a_ratio_that_changes_itself_is_simulated_by_its_rules() -> None:
             PlanKind.SCALE,
             ScaleQuestion(role=Role.BOTH, before=3, after=4),
             {**BASE, "scaling": {"mode": "SLO"}},
-            "the planned one would not stay",
+            "the planned number would not stay",
         ),
         (PlanKind.DRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=True, instance="d"), BASE, "serves nothing now"),
         (PlanKind.UNDRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=False, instance="d"), BASE, "stays where it is"),

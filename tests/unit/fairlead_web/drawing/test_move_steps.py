@@ -101,7 +101,7 @@ def test_a_gain_that_nobody_predicted_is_not_called_paid_off() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"actual_ttft_seconds": None, "outcome": MoveOutcome.UNDERWAY}, "still under way"),
+        ({"actual_ttft_seconds": None, "outcome": MoveOutcome.UNDERWAY}, "still in progress"),
         ({"actual_ttft_seconds": None, "outcome": MoveOutcome.FAILED}, "No first token was reported"),
         ({"predicted_source_ttft_seconds": None}, "was not predicted"),
     ],

@@ -27,7 +27,7 @@ _WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 class Account:
     """One account.
 
-    Those of the sandbox's own are allowed everything, so that nothing in it waits for a role; `obeys_rbac` are service
+    Those of processkube's own are allowed everything, so that nothing in it waits for a role; `obeys_rbac` are service
     accounts, which may do what roles grant them.
     """
 
