@@ -147,7 +147,7 @@ async def rows_of(api: ControlApi, listed: List[Item], filters: Query, limit: in
 
 
 async def _stream(api: ControlApi, path: str, filters: Query, limit: int | None) -> None:
-    """The export as it comes; with a limit the header and so many records."""
+    """The export as it arrives; with a limit, the header and at most that many records."""
     out = sys.stdout.buffer
     left = None if limit is None else limit + 1
     quoted = False

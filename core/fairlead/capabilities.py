@@ -84,7 +84,7 @@ def value_of(figure: Figure) -> float:
 
 
 def recalled(figure: Figure, seconds: float) -> Figure:
-    """The same figure so much later."""
+    """The same figure, `seconds` older."""
     return figure if figure.age_seconds is None else replace(figure, age_seconds=figure.age_seconds + max(0.0, seconds))
 
 

@@ -129,7 +129,7 @@ class SimulationJob:
 
 
 PARTS = 5
-"""Into so many the requests after a run's change are divided, by their time and again by their session."""
+"""The number of parts into which the requests after a run's change are divided, once by time and once by session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
     if move.source == move.target:
         found.append("it went nowhere")
     if move.trigger is BindingReason.COLD:
-        found.append("a first placement is no move")
+        found.append("a first placement is not a move")
     found += cause_contradictions(move)
     if stay is not None and go is not None and (benefit is None or abs(stay - go - benefit) > 1e-6):
         found.append(f"its benefit {benefit} is not {stay} - {go}")

@@ -138,7 +138,7 @@ def _check_host(host: str) -> None:
         try:
             trial.bind((host, 0))
         except (OSError, UnicodeError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else "it is no name of a machine"
+            why = problem.strerror if isinstance(problem, OSError) else "it is not a name of a machine"
             raise InvalidInput("--host", host, f"{remedy} ({why})") from None
 
 

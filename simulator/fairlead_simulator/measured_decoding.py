@@ -15,7 +15,7 @@ from fairlead_simulator.traces.rows import TraceRow
 MOST_BUSY = 0.9
 """Share of an engine's time that its prefills are taken to have at most. With more its steps are a guess."""
 FURTHEST = 20.0
-"""A model that would have to be so many times as slow or as fast is of another engine, and stays as it is."""
+"""A model that would need a larger factor than this, up or down, belongs to another engine and stays unscaled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,9 @@ class UsualLoad:
 
 
 def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:
-    """That of these requests at an instance that gets so many a second, with what an endless cache has of each."""
+    """Seconds of a decode step at an instance that gets this many of these requests a second, each with the hits of an
+    infinite cache.
+    """
     outputs = sum(row.output_length for row in rows)
     contexts = sum(row.output_length * (row.input_length + row.output_length / 2) for row in rows)
     prefills = sum(engine.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(rows, hits, strict=True))

@@ -11,7 +11,7 @@ MOST_DIGITS = 100
 
 
 def read_yaml(content: bytes) -> Any:
-    """The document. Raises YAMLError, also for what is no UTF-8 or nests too deeply."""
+    """The document. Raises YAMLError, also for what is not UTF-8 or nests too deeply."""
     return yaml.load(content, Loader=BoundedLoader)  # noqa: S506 - a kind of SafeLoader
 
 
@@ -58,11 +58,11 @@ class BoundedLoader(yaml.SafeLoader):
 
 
 _NOUNS = {
-    "int": "no whole number",
-    "float": "no number",
+    "int": "not a whole number",
+    "float": "not a number",
     "bool": "neither true nor false",
-    "timestamp": "no date that exists",
-    "binary": "no base64",
+    "timestamp": "not a date that exists",
+    "binary": "not base64",
 }
 for _kind in _NOUNS:
     BoundedLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", BoundedLoader.construct_plain)

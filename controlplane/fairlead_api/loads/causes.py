@@ -26,7 +26,8 @@ FEW_RECORDED = 5
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 """The SLO's name for each metric that it limits: these show whether an instance, or the pool, is short of capacity."""
 SHORTLY = timedelta(minutes=1)
-"""A change so long before a stretch, or as long before it as the stretch lasts, may be its cause."""
+"""A change at most this many seconds before a stretch, or within the stretch's own length before it, may be its cause.
+"""
 
 
 def causes(found: LoadExplanation) -> list[str]:

@@ -14,7 +14,7 @@ from fairlead_api.plans.rollouts import StoredRevision
 
 class TargetKind(StrEnum):
     """The kind of object that a plan may change, by its Kubernetes name; `Engine` is a pool's that runs already, and
-    `Engines` the list of them. A `Session` is no object of Kubernetes: its home is changed.
+    `Engines` the list of them. A `Session` is not an object of Kubernetes: its home is changed.
     """
 
     POOL = "InferencePool"

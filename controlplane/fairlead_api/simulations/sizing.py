@@ -56,8 +56,8 @@ class Asked:
         return min(self.most, max(MOST_TRIED, self.present), MOST_INSTANCES)
 
     def scaled(self, replicas: int) -> PoolChange:
-        """The change to so many instances, which serve at once: whether they are enough does not depend on how long
-        they take to start.
+        """The change to this number of instances, which serve at once: whether they suffice does not depend on
+        their start time.
         """
         return PoolChange(role=self.role, replicas=replicas)
 

@@ -244,7 +244,7 @@ class PoolSituation:
         return requests / self.window_seconds
 
     def exceeds(self, missed: float, of: float) -> bool:
-        """Whether so many of these requests are more than may miss the objectives."""
+        """Whether this number of the requests is more than may miss the objectives."""
         return of > 0 and missed / of > self.allowed + 1e-9
 
     @property

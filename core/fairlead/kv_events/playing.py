@@ -21,7 +21,9 @@ from fairlead.kv_events.sources import Source
 from fairlead.kv_events.unseen_blocks import UnseenBlock
 
 _EXPECTED_SECONDS = 2.0
-"""So long after its end a request's blocks are expected if no batch arrives; llm-d bridges the lag of events so."""
+"""Seconds after its end for which a request's blocks are expected without a batch; llm-d bridges the lag of events like
+this.
+"""
 
 _LONGEST_DELAY_SECONDS = 1.0
 """An event that takes longer from engine to recorder means that their clocks differ by no constant."""

@@ -123,7 +123,7 @@ class DeleteInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseInstance:
-    """Take all that the pool wrote off an adopted pod; it goes on running, and is no instance any more."""
+    """Take all that the pool wrote off an adopted pod; it goes on running, and is not an instance any more."""
 
     instance: str
     reason: ReleaseReason

@@ -17,7 +17,7 @@ class EngineTrouble(StrEnum):
     KV_USAGE_MISSING = "KvUsageMissing"
     """Its metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"
-    """The gauge is no share from 0 to 1."""
+    """The gauge is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
     ENGINE_SLOW = "EngineSlow"

@@ -220,8 +220,8 @@ def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ())
 
 
 def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
-    """By how much the share in time is lower with so much more work, when with `rate` times the requests it is `more`:
-    as far along the line through both, which ends at none.
+    """By how much the share in time falls with this much more work, when it is `more` at `rate` times the requests:
+    interpolated on the line through both, which ends at zero.
     """
     return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 

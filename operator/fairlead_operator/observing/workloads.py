@@ -49,7 +49,7 @@ def read_workload(
         return refused(ScaleProblemReason.MISSING, f"{what} does not exist; correct roles[].scaleTargetRef")
     strange = sorted(pod["metadata"]["name"] for pod in pods if not _is_of(pod["metadata"], target))
     if strange:
-        message = f"{strange[0]} is selected and is no pod of {what}, which is not scaled; let roles[].selector find its pods only"
+        message = f"{strange[0]} is selected and is not a pod of {what}, which is not scaled; let roles[].selector find its pods only"
         return refused(ScaleProblemReason.OTHER_PODS, message)
     elsewhere = sorted(pod["metadata"]["name"] for pod in others if _is_of(pod["metadata"], target))
     if elsewhere:

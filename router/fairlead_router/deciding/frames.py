@@ -39,7 +39,7 @@ _LENGTH_BYTES = 4
 
 
 class FrameError(Exception):
-    """The bytes are no frame of this protocol."""
+    """The bytes are not a frame of this protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

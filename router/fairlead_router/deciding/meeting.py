@@ -92,7 +92,7 @@ class Meeting:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await asyncio.get_running_loop().create_connection(other.protocol, listed.host, listed.port)
-        except (OSError, TimeoutError, ValueError, OverflowError):  # the last two for what is no address
+        except (OSError, TimeoutError, ValueError, OverflowError):  # the last two for what is not an address
             self._pause(attempt)
             return
         finally:

@@ -16,7 +16,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
     ("event_replays", "Times that an engine was asked to replay KV events.", lambda reading: reading.replays),
     ("event_restarts", "Restarts of engines, as seen in their KV events.", lambda reading: reading.restarts),
     ("event_batches_lost", "Batches of KV events that no replay brought back.", lambda reading: reading.batches_lost),
-    ("event_messages_unreadable", "Messages that are no batch of KV events.", lambda reading: reading.unreadable),
+    ("event_messages_unreadable", "Messages that are not a batch of KV events.", lambda reading: reading.unreadable),
 )
 
 

@@ -142,7 +142,7 @@ def _listed(answer: bytes) -> list[_Told]:
     if isinstance(told, list):
         return told
     if not all(key.isdecimal() for key in told):
-        raise SourcesUnreadable(f"{_VLLM_PATH} answered an object whose keys are no ranks")
+        raise SourcesUnreadable(f"{_VLLM_PATH} answered an object whose keys are not ranks")
     for key, one in told.items():
         one.data_parallel_rank = int(key)
     return list(told.values())

@@ -14,7 +14,7 @@ from fairlead.kv_events.events import BlockHash, EventKind
 
 
 class BatchUnreadable(Exception):
-    """The bytes are no batch of KV events; the message says where they differ."""
+    """The bytes are not a batch of KV events; the message says where they differ."""
 
 
 class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):

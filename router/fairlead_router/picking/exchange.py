@@ -129,7 +129,7 @@ class Exchange:
         return self._hear_request(message)
 
     def damaged(self) -> Sequence[Action]:
-        """The received bytes are no message of the protocol."""
+        """The received bytes are not a message of the protocol."""
         return self._violated("not a ProcessingRequest")
 
     def half_closed(self) -> Sequence[Action]:

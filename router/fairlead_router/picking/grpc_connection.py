@@ -254,7 +254,7 @@ class GrpcConnection(asyncio.Protocol):
         if number <= self._highest_stream:
             return  # of a stream that has ended here
         if not number % 2:
-            raise ConnectionFailed(http2.PROTOCOL_ERROR, f"stream {number} is no client's")
+            raise ConnectionFailed(http2.PROTOCOL_ERROR, f"stream {number} is not one that a client may open")
         self._highest_stream = number
         if not self._leaving:
             self._last_stream = number

@@ -65,8 +65,8 @@ class KeyLimits:
         return 0.0
 
     def expected_answer(self, most: int) -> int:
-        """Tokens to reserve for an answer of at most so many, 0 = without a bound: as long as the key's answers are on
-        average, before the first as long as it may be, and never more than a minute's worth.
+        """Tokens to reserve for an answer with this upper bound (0 = no bound): the mean length of the key's answers,
+        the bound itself before the first answer, and never more than a minute's worth.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:
@@ -81,7 +81,7 @@ class KeyLimits:
             self._tokens.take(tokens, now)
 
     def learn_answer(self, tokens: int) -> None:
-        """An answer had so many tokens."""
+        """Learn the length of a finished answer."""
         before = self._answer_tokens
         self._answer_tokens = tokens if before is None else before + (tokens - before) * ANSWER_WEIGHT
 
@@ -122,7 +122,7 @@ class Charge:
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:
-        """So many tokens of the answer are there: what goes beyond those reserved is taken while it is made."""
+        """Charge an answer's tokens as they arrive, where they exceed the reserved ones."""
         more = tokens - self._answer
         if more > 0:
             self._answer += more

@@ -108,7 +108,7 @@ class GatewayKeys:
         yet.
         """
         if not self._by_digest and not self.required:
-            return None  # what a client shows is no key of this gateway's, so its digest need not be computed
+            return None  # what a client shows is not a key of this gateway's, so its digest need not be computed
         shown = False
         expired: GatewayKey | None = None
         for name, value in headers:

@@ -16,7 +16,7 @@ from fairlead_simulator.errors import RecordsUnusable
 FITTED_SHARE = 0.5
 """Share of the records, the oldest, that are used for the fit; the later ones judge it."""
 MOST_RECORDS = 2_000
-"""The newest so many are used: a replay of more takes longer and tells hardly more."""
+"""The newest records up to this number are used: replaying more takes longer and adds little."""
 ROUNDS = 3
 EVALUATIONS = 150
 """Evaluations in one search."""

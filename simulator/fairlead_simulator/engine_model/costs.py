@@ -14,7 +14,7 @@ class PrefillCost:
     per_pair: float = 0.0
 
     def at_speed(self, speed: float) -> "PrefillCost":
-        """The cost on hardware so many times as fast."""
+        """The cost on hardware that is `speed` times as fast."""
         return PrefillCost(
             fixed=self.fixed / speed,
             per_token=self.per_token / speed,
@@ -40,7 +40,7 @@ class DecodeCost:
     per_sequence: float
 
     def at_speed(self, speed: float) -> "DecodeCost":
-        """The cost on hardware so many times as fast."""
+        """The cost on hardware that is `speed` times as fast."""
         return DecodeCost(
             fixed=self.fixed / speed, per_context_token=self.per_context_token / speed, per_sequence=self.per_sequence / speed
         )

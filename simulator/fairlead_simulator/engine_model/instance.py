@@ -210,8 +210,8 @@ class Instance(Generic[RequestT]):
         return batch.take(steps)
 
     def _count_chunks(self, step: EngineStep[RequestT], steps: int) -> None:
-        """So many steps of a run of chunks are over: the prompt has so many more tokens, the batch the blocks
-        it took.
+        """Account for finished steps of a run of chunks: the prompt's computed tokens and the batch's
+        blocks.
         """
         request, tokens = step.chunks[0]
         request.prefilled += tokens * steps

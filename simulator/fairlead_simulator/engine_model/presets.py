@@ -42,7 +42,7 @@ class EnginePreset(EngineSettings):
         return f"{self.name} (estimated)" if self.is_estimated else f"{self.name} (fitted)"
 
     def at_speed(self, speed: float) -> "EnginePreset":
-        """The same on hardware that computes so many times as fast; memory and links stay as they are."""
+        """The same engine on hardware that computes `speed` times as fast; memory and links stay the same."""
         return self if speed == 1.0 else replace(self, prefill=self.prefill.at_speed(speed), decode=self.decode.at_speed(speed))
 
     @property

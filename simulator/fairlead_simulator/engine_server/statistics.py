@@ -78,7 +78,7 @@ class EngineStatistics:
         self._observe(self.queue_time, now - request.arrived_at)
 
     def transferred(self, seconds: float) -> None:
-        """KV blocks took so long from another engine to this one."""
+        """Record how long KV blocks took from another engine to this one."""
         self._observe(self.transfer_time, seconds)
 
     def prefilled(self, request: Generation, now: float) -> None:

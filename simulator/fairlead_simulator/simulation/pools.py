@@ -67,10 +67,12 @@ class SimulatedPool:
     routers: int = 1
     clients: Clients = "in-turn"
     asking_seconds: float | None = None
-    """One router decides for all, and a word from one to another takes so long; None: each decides for itself."""
+    """Seconds that a message between routers takes when one router decides for all; None: each router decides for
+    itself.
+    """
     told_seconds: float | None = None
-    """Routers that decide for themselves tell each other once a second what they do, and it arrives so much later;
-    None: they tell nothing, as when the control API is away.
+    """Seconds after which routers that decide for themselves receive each other's load reports, sent once a
+    second; None: they report nothing, as when the control API is unreachable.
     """
     seed: int = 0
 

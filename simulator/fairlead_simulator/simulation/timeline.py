@@ -56,7 +56,7 @@ class Fail:
     instance: int
     detected_after_seconds: float = 2.0
     recovered_after_seconds: float | None = None
-    """It serves again, with an empty cache, so long after it died; None = never."""
+    """Seconds after its death when it serves again, with an empty cache; None = never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -191,5 +191,5 @@ def _linked(name: str, script: str) -> str:
     linked = _IMPORT.sub(link, script)
     unknown = _OTHER.search(_EXPORT.sub("", linked))
     if unknown:
-        raise ValueError(f"{name}: {unknown[0]!r} is no import or export that can be joined")
+        raise ValueError(f"{name}: {unknown[0]!r} is not an import or export that can be joined")
     return linked

@@ -213,7 +213,7 @@ async def first_pools(api: ControlApi, most: int | None = MOST_POOLS) -> Taken[P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Answers that are on their way; one that nobody awaits is no error."""
+    """Answers that are on their way; one that nobody awaits is not an error."""
 
     identity: asyncio.Task[Identity]
     pools: asyncio.Task[Taken[PoolSummary]]

@@ -147,7 +147,7 @@ def _whole(name: str, text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ValueError(f"{name}: {text!r} is no whole number; write one such as 2.")
+        raise ValueError(f"{name}: {text!r} is not a whole number; write one such as 2.")
     return int(text)
 
 

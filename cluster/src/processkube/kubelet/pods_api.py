@@ -101,7 +101,7 @@ class PodsApi:
         await self._client.request("PATCH", f"{pod_path(pod)}/status", body, content_type=STRATEGIC_PATCH)
 
     async def finish_deletion(self, pod: PodSpec) -> None:
-        """Remove the pod object for good; it is no error if the pod is gone or replaced already."""
+        """Remove the pod object for good; it is not an error if the pod is gone or replaced already."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
         try:
             await self._client.request("DELETE", pod_path(pod), body)

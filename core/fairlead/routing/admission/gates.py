@@ -165,7 +165,7 @@ def build_gate(mode: str) -> Gate:
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
     """A refusal when even the best candidate is predicted beyond the limit, else None.
 
-    A share of it is no limit while an instance has nothing to prefill: a long prompt is not load. Nothing is refused
+    A share of it is not a limit while an instance has nothing to prefill: a long prompt is not load. Nothing is refused
     while nobody has seen how fast the instances are: a declared speed may be wrong by any factor.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds

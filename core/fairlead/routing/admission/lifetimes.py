@@ -14,7 +14,7 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT = 200
-"""Finished decodes that are remembered; at the beginning, so many of the assumed time."""
+"""Finished decodes that are remembered; they start as this many decodes of the assumed time."""
 
 
 LONGEST_SECONDS = 86_400.0
@@ -41,7 +41,7 @@ class DecodeLifetimes:
         return sum(self._ordered) / KEPT
 
     def observe(self, seconds: float, now: float = 0.0) -> None:
-        """A decode finished after this many seconds. What is no time is ignored, and a longer one counts as
+        """A decode finished after this many seconds. What is not a time is ignored, and a longer one counts as
         `LONGEST_SECONDS`.
         """
         if not 0 <= seconds < inf:
@@ -59,7 +59,7 @@ class DecodeLifetimes:
             self._begin()
 
     def surviving(self, ages: FloatVector) -> FloatVector:
-        """The share of decodes that last at least so long, for each age (s)."""
+        """For each age in seconds, the share of decodes that last at least as long."""
         if self._vector is None:
             self._vector = np.array(self._ordered)
         share: FloatVector = 1.0 - np.searchsorted(self._vector, ages, side="left") / KEPT

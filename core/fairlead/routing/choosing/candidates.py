@@ -14,7 +14,7 @@ FALLBACKS = 3
 """How many other instances a decision names for retries."""
 
 FEW = 32
-"""Up to so many instances, ties among fallbacks are worth breaking by load."""
+"""Up to this many instances, ties among fallbacks are worth breaking by load."""
 
 
 def score(

@@ -43,7 +43,7 @@ class PreciseMatches:
 
     speculative_indexing: bool = truth("Whether a prompt's blocks count as held where it was sent before events say so.", False)
     speculative_ttl_seconds: float = duration(
-        "So long after its prefill at most.", "2s", minimum=0.0, maximum=60.0, document_name="speculativeTTL"
+        "At most this long after the request's prefill.", "2s", minimum=0.0, maximum=60.0, document_name="speculativeTTL"
     )
 
     @property

@@ -27,8 +27,8 @@ class Decision:
     request's own.
     """
     room_tokens: int | None = None
-    """Not None: the session moves only when the request is sent, if `instance` then has so many KV tokens free. If it
-    has not, the request goes back to the session's home, and nothing has moved.
+    """Not None: the session moves only when the request is sent, and only if `instance` then has this many KV tokens
+    free. Otherwise the request goes back to the session's home, and nothing has moved.
     """
     overloaded: tuple[str, ...] = ()
     """Instances whose queues the policy asks to be rebalanced because of what it saw."""

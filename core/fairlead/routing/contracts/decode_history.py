@@ -19,7 +19,7 @@ class DecodeMark(NamedTuple):
     prefilled_tokens: int
 
     def scaled(self, times: float) -> "DecodeMark":
-        """The mark, had prefills been predicted to take so many times as long."""
+        """The mark if prefills had been predicted to take `times` as long."""
         return self._replace(prefill_seconds=self.prefill_seconds * times)
 
 

@@ -89,8 +89,8 @@ class InstanceLoad:
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 
     def scale_pace(self, times: float, *, lasting: bool = True) -> None:
-        """Prefills are predicted by a speed that is so many times what it was: what they took stays. The lasting pace
-        only where it is asked for.
+        """The predicted speed has changed by this factor, so paces are converted; measured times stay. The lasting
+        pace is converted only on request.
         """
         if self.paced_at is not None:
             self.prefill_pace *= times

@@ -80,7 +80,7 @@ class QueueParameters:
     )
 
     speculative_seconds: float = number(
-        "Blocks of a prompt count as held where it was sent before KV events say so, and so long after its prefill at most; 0 = not before.",
+        "Seconds after its prefill for which a prompt's blocks count as held where it was sent, before KV events confirm them; 0 = never before.",
         0.0,
         minimum=0.0,
         maximum=60.0,

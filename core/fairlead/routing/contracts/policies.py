@@ -67,8 +67,8 @@ class PoolView(Protocol):
         """Uncached prompt tokens per second and instance, to order choices by: as measured, else as declared."""
 
     def tokens_within(self, seconds: float) -> float:
-        """Uncached prompt tokens that an instance was seen to compute in so much time, to refuse or move by; infinite
-        while nobody has seen how fast it is.
+        """Uncached prompt tokens that an instance computes in this time at its measured speed, for refusals and
+        moves; infinite while no speed is measured.
         """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:

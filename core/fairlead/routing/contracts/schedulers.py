@@ -168,9 +168,10 @@ class Scheduler(Protocol):
         """
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """So many tokens of its answer have come so far.
+        """Report how many tokens of its answer have
 
-        Optional: `complete` says it too. What is said before lets the load of long answers be known in time.
+        arrived so far. Optional, as `complete` reports the total; earlier calls let the load of long answers be known
+        in time.
         """
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
@@ -186,7 +187,7 @@ class Scheduler(Protocol):
         (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes. With
         `to` the caller's own proxy has tried again already, some time ago, and that instance of the table answered.
 
-        An instance that was not `reached`, because it refused the connection, is not tried again and is no attempt:
+        An instance that was not `reached`, because it refused the connection, is not tried again and is not an attempt:
         it cost nothing, and when many are lost at once, the next ones may be dead too.
         """
 

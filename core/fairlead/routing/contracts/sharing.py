@@ -73,7 +73,7 @@ class Transferred:
 
 @value
 class Generated:
-    """So many output tokens of the request have come so far."""
+    """The output tokens of the request that have arrived so far."""
 
     request: str
     output_tokens: int

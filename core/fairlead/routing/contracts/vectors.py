@@ -19,7 +19,7 @@ from fairlead.routing.contracts.requests import Overtaken
 from fairlead.routing.contracts.rests import among_others, resting
 
 FEW = 16
-"""Up to so many instances are cheaper to look at one by one: an operation on a vector takes about as long for eight
+"""Up to this many instances are cheaper to look at one by one: an operation on a vector takes about as long for eight
 entries as for a hundred.
 """
 

@@ -82,7 +82,7 @@ class DecisionRule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTerms:
     """All that a policy's decisions are recorded with. `total` is the number it compares by default, None when it
-    compares none; `parts` are terms whose sum it is, empty when it is no sum.
+    compares none; `parts` are terms whose sum it is, empty when it is not a sum.
     """
 
     rules: tuple[DecisionRule, ...]

@@ -12,7 +12,7 @@ FAILURES = {
     "refused": "refused the connection",
     "unreachable": "could not be reached",
     "lost": "was lost",
-    "protocol": "sent what is no HTTP",
+    "protocol": "sent what is not HTTP",
     "passed-over": "was passed over by the proxy",
     "status": "answered with a server error",
     "busy": "was full",

@@ -87,7 +87,7 @@ class _Observed:
         self.declared_error = _Mean()
 
     def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """So many tokens took so long; what was predicted before."""
+        """Learn from a prefill: its tokens, its seconds, and the seconds that were predicted."""
         self.samples += 1
         self.observed_at = now
         mean = self.seconds_per_token  # written out, as calls of `observe` would be ten for each streamed request
@@ -222,8 +222,8 @@ class PrefillTimes:
         self._go_by_best()
 
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """A prefill took so long. What cannot be a time or a prompt says nothing and is ignored. A fit learns only
-        where it is asked for.
+        """Learn from how long a prefill took. Impossible times and lengths are ignored. The fit is updated only on
+        request.
         """
         if not (seconds >= 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
@@ -303,9 +303,9 @@ class PrefillTimes:
 
 
 class DecodeTimes:
-    """Seconds of a decode step over so many context tokens and requests: by the table where it knows, else as
-    fitted to answers. Until enough of them were seen, a fit that is recalled from before is what the new one
-    starts from.
+    """Seconds of a decode step over this many context tokens and requests: from the table if it has a figure,
+    else from the fit to answers. Until enough answers were seen, the new fit starts from the one remembered from
+    before.
     """
 
     def __init__(self, engine: EngineFacts, min_samples: int = STEPS_OBSERVED) -> None:
@@ -371,8 +371,8 @@ class DecodeTimes:
         return min(LONGEST_STEP_SECONDS, max(0.0, self._fit.predict((1.0, context_tokens / 1e5, requests / 100))))
 
     def observe_answer(self, instance: str, output_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """An answer's tokens after the first took so long. What cannot be is ignored, and a longer time a token than
-        that of the longest step counts as that.
+        """Learn from how long an answer's tokens after the first took. Impossible times are ignored; a time per
+        token above that of the longest step counts as the longest step.
         """
         if seconds > 0 and isfinite(seconds) and 1 < output_tokens <= MOST_TOKENS:
             tokens, mean = output_tokens - 1, self._observed.all.seconds_per_token.value

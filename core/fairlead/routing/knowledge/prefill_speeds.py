@@ -34,7 +34,7 @@ TOGETHER_SECONDS = 0.005
 AGAIN_SHARE = 0.2
 """The median is found again when so large a part of the prefills is new."""
 ODD = 2.0
-"""A prefill so many times as fast as the median, or as slow, says nothing of the others."""
+"""A prefill this many times faster or slower than the median says nothing about the others."""
 FAST_SHARE = 0.25
 """Among other routers, an engine's own speed is the one that this share of its fastest prefills reaches: slower ones
 may have waited for prefills that this router cannot see. With a smaller share, a few prefills whose prefix another
@@ -105,7 +105,7 @@ class PrefillSpeeds:
             self._keep(one for one in self._prefills if one.at >= before)
 
     def recounted(self, times: float) -> "PrefillSpeeds":
-        """The same prefills, had each so many times as many tokens: what a token is was found to be something else."""
+        """The same prefills, each with its tokens multiplied by `times`: a token has other bytes than assumed."""
         if times != 1.0:
             self._latest.clear()
             counted = (replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills)
@@ -177,7 +177,7 @@ class RecalledSpeed:
         self._figure, self._observed_at = figure, observed_at
 
     def observe(self, tokens: int, seconds: float) -> bool:
-        """A prefill took so long. Returns whether the speed is given up."""
+        """Learn from how long a prefill took. Returns whether the measured speed is dropped."""
         if self.value is None:
             return False
         self._prefills, self._tokens, self._seconds = self._prefills + 1, self._tokens + tokens, self._seconds + seconds

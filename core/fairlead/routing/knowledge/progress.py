@@ -26,13 +26,13 @@ from fairlead.routing.contracts.loads import GivenWork
 LEAST_SECONDS = 10.0
 """Least time without a movement after which an engine is stalled."""
 TIMES_LONGEST = 4.0
-"""An engine may take so many times as long as its longest step."""
+"""An engine may take this many times as long as its longest step."""
 PLAUSIBLE_STEP_SECONDS = 15.0
 """Longer steps count as this long, so that an engine that hung once cannot hang longer unnoticed."""
 UNMEASURED_SECONDS = 60.0
 """Allowed while steps are not known, and to an engine that says it runs nothing."""
 LIKE = 1.25
-"""A prefill up to so many times as long as one that has ended takes the same steps."""
+"""A prefill up to this many times as long as a finished one takes steps of the same length."""
 MOST_PREFILL_SECONDS = 300.0
 """Most that a long prefill may extend what is allowed to."""
 LOOK_SECONDS = 2.0
@@ -41,7 +41,7 @@ the step.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
-"""Steps are known once there were so many, in so much time."""
+"""Step lengths are known after this many steps, within this time."""
 WINDOW_SECONDS = 900.0
 """The longest step of this window and the one before counts."""
 CANARY_SECONDS = 30.0
@@ -115,13 +115,13 @@ class StepTimes:
         self._split = _Longest()
 
     def add(self, seconds: float, now: float) -> None:
-        """A step took so long."""
+        """Learn from how long a step took."""
         self._steps += 1
         self._seconds += seconds
         self._longest.add(min(seconds, PLAUSIBLE_STEP_SECONDS), now)
 
     def prefilled(self, seconds: float, now: float) -> None:
-        """A prefill that was predicted to take so long has ended: the steps it took are among those that are known."""
+        """Learn from a finished prefill of this predicted length: steps of such prefills are known from now on."""
         self._split.add(seconds, now)
 
     @property

@@ -186,7 +186,7 @@ class TokenSizes:
         if kind == GIVEN_IDS or counted_bytes <= 0 or prompt_tokens <= 0:
             return False
         ratio = counted_bytes / prompt_tokens
-        if not self._least <= ratio <= self._most:  # nor is a ratio that is no number
+        if not self._least <= ratio <= self._most:  # nor is a ratio that is not a number
             return False
         sample = (now, ratio, sqrt(counted_bytes))
         estimate = self._kinds.get(kind)

@@ -30,7 +30,7 @@ class ToldPrompts:
             self._evict(instance)
 
     def hear(self, prompts: Iterable[PlacedPrompt]) -> None:
-        """Prompts were placed; one that is known becomes the newest. What is no sketch of a prompt says nothing."""
+        """Prompts were placed; one that is known becomes the newest. What is not a sketch of a prompt says nothing."""
         for prompt in prompts:
             if not 0 < prompt.length <= self._capacity or len(prompt.blocks) != len(tuple(depths(prompt.length))):
                 continue

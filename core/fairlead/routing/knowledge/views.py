@@ -257,7 +257,7 @@ class LiveView:
             self._place_slots()
         block_tokens, most = request.block_tokens or self.table.engine.block_tokens, max(0, request.prompt_tokens - 1)
         rows = [(mask, min(depth * block_tokens, most)) for mask, depth in prefixes.match_masks(request.blocks)]
-        remembered = np.zeros(len(self._ids) + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
+        remembered = np.zeros(len(self._ids) + 1, dtype=np.int64)  # the last entry takes what instances hold that are not candidates
         self._places_of_slots.write(remembered, rows)
         if self.told:
             for instance, blocks in self.told.match(request.blocks).items():

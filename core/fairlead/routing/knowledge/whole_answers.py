@@ -24,8 +24,8 @@ AGAIN_SHARE = 0.1
 NEAR_SHARE = 0.9
 """Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
-"""An answer that came so many times as fast as nearly all, by any measure, was of a prompt that was cached unknown. In
-a fit weighed against answers' lengths it would outweigh the others.
+"""An answer this many times faster than nearly all others had a prompt that was cached without the router's knowledge.
+In a fit weighed by answers' lengths it would outweigh the others.
 """
 LARGEST_ERROR = 0.25
 """A speed whose standard error is a larger part of it is not known."""
@@ -86,7 +86,7 @@ class WholeAnswers:
         self._keep(self._at[: self._count] >= before)
 
     def recounted(self, times: float) -> "WholeAnswers":
-        """The same answers, had each prompt so many times as many tokens: a token was found to be something else."""
+        """The same answers, their prompt tokens multiplied by `times`: a token has other bytes than assumed."""
         if times != 1.0:
             self._rows[: self._count, 0] *= times
             self._measure()

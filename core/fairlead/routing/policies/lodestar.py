@@ -285,7 +285,7 @@ WHY = {
     HeuristicReason.COLD_START: "no model has been trained yet",
     HeuristicReason.STALE_MODEL: "no newer model has come for too many samples",
     HeuristicReason.OUT_OF_DISTRIBUTION: "the request or the instances were unlike those the model was trained on",
-    HeuristicReason.NOT_FINITE: "the model's answer was no number",
+    HeuristicReason.NOT_FINITE: "the model's answer was not a number",
     HeuristicReason.LOSING: "the model erred by more than twice as much as the router's own formula did on the same requests",
     HeuristicReason.SHADOW: "the model is only to watch",
 }

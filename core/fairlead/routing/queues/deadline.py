@@ -52,8 +52,8 @@ from fairlead.routing.queues.turns import Turns
 STEP_SECONDS = 0.05
 """Added to every predicted prefill: it begins when the engine's decode step in progress ends."""
 SHORT_SECONDS = 0.15
-"""Prefills of up to so long, that step included, may go before they have had their rest, until the rest of one of that
-length is owed: one by one, rests would leave gaps between short prefills."""
+"""Prefills of up to this length, the step included, may start before their rest is over, until the rests owed add up
+to that of one such prefill: rests taken one by one would leave gaps between short prefills."""
 MARGIN = 0.02
 """Share of the target kept as a margin."""
 
@@ -311,8 +311,8 @@ LASTING_PACE_WEIGHT = 0.02
 FASTEST, SLOWEST = 0.001, 1000.0
 """The least and the largest pace."""
 MOST_TIMES = 4.0
-"""A prefill counts as at most so many times as long as the pace says, or as short. One odd prefill says little so, and
-many alike still bring the pace to any factor: to ten within nine."""
+"""A prefill counts as at most this many times longer or shorter than the pace says. So one odd prefill has little
+effect, while many alike still bring the pace to any factor: to ten within nine."""
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125

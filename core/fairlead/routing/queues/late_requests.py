@@ -17,7 +17,7 @@ from fairlead.tables import RoutingTable
 WEIGHT = 0.02
 """What one request counts for in the shares of those that were late of late."""
 MORE = 0.02
-"""By so much more of the answers than of the first tokens must be late before rests are kept for that."""
+"""Rests are kept for decodes only when the share of late answers exceeds that of late first tokens by this much."""
 LATE_AMONG_OTHERS = 0.05
 """While so large a part of first tokens is late, a router among others takes the pool to have no time to spare."""
 

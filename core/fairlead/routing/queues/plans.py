@@ -75,8 +75,8 @@ def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
 
 
 def water_level(tenants: Sequence[tuple[int, int]], work: float) -> float:
-    """Up to where all are served when so much work is given to the least served first; `tenants` in order of served
-    work, each with what it has.
+    """The level of service that all reach when this much work goes to the least served first; `tenants` in order of
+    served work, each with its own.
     """
     steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
     at, rate = float(steps[0][0]), 0

@@ -55,7 +55,7 @@ class Tenants:
             found.forget(instance)
 
     def count(self, tenant: str, change: int) -> None:
-        """So many more of this tenant wait."""
+        """Count further waiting requests of this tenant."""
         left = self._requests.get(tenant, 0) + change
         if left:
             self._requests[tenant] = left

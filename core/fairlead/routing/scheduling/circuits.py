@@ -32,7 +32,9 @@ from fairlead.targets import instance_of, rank_of
 HEARD_SECONDS = 5.0
 """An engine whose last answer is younger is alive; routers ask it once a second."""
 PROOF_SECONDS = 1.0
-"""For so long, and for twice as long as it took to fail, must a request run elsewhere before its failure counts."""
+"""A failed request must run elsewhere for this many seconds, and for twice as long as it took to fail, before the
+failure counts.
+"""
 
 
 class Circuits:

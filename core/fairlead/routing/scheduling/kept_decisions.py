@@ -33,7 +33,7 @@ WEIGHED_PER_MINUTE = 600.0
 AT_RISK_PER_MINUTE = 1800.0
 """Those beyond whose request may be late, or that come soon after one that was, or that failed."""
 TROUBLED_SECONDS = 10.0
-"""For so long after a request that is always kept, others are taken to be at risk too."""
+"""For this many seconds after a request that is always kept, others count as at risk too."""
 MOST_NOTED = 10_000
 """Decisions of requests in flight whose candidates are noted at a time."""
 

@@ -136,7 +136,7 @@ def _predict_again(state: SchedulerState, times: float, now: float) -> None:
 
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float, tokens: int = 1) -> None:
-    """Mark what the instance has done until now, when so many `tokens` of this request have come."""
+    """Mark what the instance has done until now, when `tokens` of this request's answer have arrived."""
     if state.learns_decoding:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)

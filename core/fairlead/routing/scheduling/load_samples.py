@@ -121,12 +121,12 @@ class LoadSeconds:
             second.ttft_within_slo += ttft_seconds < target_seconds
 
     def prefilled(self, load: InstanceLoad, now: float, tokens: int) -> None:
-        """So many uncached tokens of a prompt were computed on the instance."""
+        """Count the uncached tokens of a prompt that the instance computed."""
         if self._kept:
             self._current(load, now).prefilled_tokens += tokens
 
     def generated(self, load: InstanceLoad, now: float, tokens: int) -> None:
-        """So many more output tokens came from the instance."""
+        """Count further output tokens of the instance."""
         if self._kept:
             self._current(load, now).generated_tokens += tokens
 

@@ -155,7 +155,7 @@ class PoolScheduler:
             self._state.accounting.transferred(tracked)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """So many tokens of its answer have come so far."""
+        """Record how many tokens of the request's answer have arrived so far."""
         self._progress.generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:

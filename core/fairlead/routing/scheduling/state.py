@@ -234,7 +234,7 @@ class SchedulerState:
                 self.view.invalidate()
 
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
-        """Tell the forecast when the request should begin to decode: once so many prompt tokens are computed."""
+        """Tell the forecast when the request should start to decode: once these prompt tokens are computed."""
         if self.gate.forecast is not None:
             seconds = tokens_before / self.prefill_times.speed
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)

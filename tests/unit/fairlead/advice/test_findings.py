@@ -255,7 +255,7 @@ def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
     found = only(pool)
     assert found.sentence == (
         "80.0 % of default/chat's requests had their first token within 5 s, the goal is 90 %; "
-        "25.0 % of the late ones were on i3, so it is no single instance."
+        "25.0 % of the late ones were on i3, so it is not a single instance."
     )
     assert (found.cause, found.harm.amount, found.evidence.metric) == (Cause.LATE_FIRST_TOKENS, 0.8, "ttft_p95")
     assert causes(replace(pool, slo=SloFacts(percentile=80))) == []
@@ -532,8 +532,8 @@ def test_an_operator_that_says_nothing_is_told() -> None:
             Level.WARN,
         ),
         (
-            SeenCondition(type="Degraded", status="True", reason="StrangePods", message="x is no instance"),
-            "default/chat is Degraded: x is no instance.",
+            SeenCondition(type="Degraded", status="True", reason="StrangePods", message="x is not an instance"),
+            "default/chat is Degraded: x is not an instance.",
             Level.WARN,
         ),
         (
