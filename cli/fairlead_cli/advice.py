@@ -1,4 +1,4 @@
-"""`fairlead advice` tells what hurts the pools and why, and plans what would help."""
+"""`fairlead advice` shows what harms the pools and why, and plans remedies."""
 
 import click
 

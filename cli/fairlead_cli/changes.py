@@ -197,7 +197,7 @@ def again(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """What to raise when one of several pools was asked about and no answer came: it tells how far the change got."""
+    """What to raise when one of several pools got no answer: it says how far the change got."""
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; left as it was: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
         return click.ClickException(f"standard input gave no answer ({told}); answer beforehand with --yes and --reason")

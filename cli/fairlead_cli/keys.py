@@ -1,4 +1,4 @@
-"""`fairlead keys` lists, makes, changes and revokes keys of the gateway's clients, and tells what one was used for."""
+"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows what a key was used for."""
 
 from datetime import UTC, datetime
 

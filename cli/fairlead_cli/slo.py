@@ -1,4 +1,4 @@
-"""`fairlead slo` tells how a pool's objectives were kept and what others would have met, and changes them by plan."""
+"""`fairlead slo` shows how far a pool met its objectives and would have met others, and changes them by plan."""
 
 from typing import Any
 

@@ -99,7 +99,7 @@ class OidcSettings:
             "FAIRLEAD_OIDC_SCOPES",
             Parsed(lambda text: parse_scopes(text), "openid and further scopes with spaces"),
             "the scopes asked for, with spaces",
-            "many providers tell groups only for a scope, such as `groups`",
+            "many providers send groups only for a scope, such as `groups`",
         ),
     )
     name_claim: str = field(

@@ -114,7 +114,7 @@ def _status() -> dict[str, Any]:
                 },
             },
         },
-        "currentRevision": text("ControllerRevision that all instances had last, as a StatefulSet tells it."),
+        "currentRevision": text("ControllerRevision that all instances had last, as a StatefulSet reports it."),
         "updateRevision": text("ControllerRevision of the spec in force."),
         "rollout": {
             "type": "object",

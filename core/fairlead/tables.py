@@ -376,7 +376,7 @@ class RoutingTable:
     session: SessionFacts
     slo: SloFacts
     slo_version: int | None = None
-    """The version of the pool's SLO that `slo` is; None from an API that does not tell."""
+    """The version of the pool's SLO in `slo`; None from an API that does not send it."""
     early_rejection: EarlyRejectionFacts
     holding: HoldingFacts = HoldingFacts()
     priority_classes: tuple[PriorityClass, ...] = ()

@@ -76,7 +76,7 @@ def _sentence(decision: RoutingDecision) -> list[str]:
         term, mine, theirs = first
         words = pair_in_words(mine, theirs, term.unit)
         if f"{words[0]} against {words[1]} on {other.instance}, {term.better} is better" not in decision.explanation:
-            found.append(f"the sentence does not tell {term.name} {mine} against {theirs}")
+            found.append(f"the sentence does not contain {term.name} {mine} against {theirs}")
     if decision.ttft_seconds is not None and decision.served_by is None:
         found.append("it has a TTFT but no instance served it")
     return found

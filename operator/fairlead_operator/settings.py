@@ -75,7 +75,7 @@ class Pace:
     children: float = 300.0
     """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
     gateways: float = 2.0
-    """Pause between two looks at what gateways say of pools, which no watch tells: see `gateways.watching`."""
+    """Pause between two reads of gateways' states of pools, which no watch reports: see `gateways.watching`."""
     deletions: float = 60.0
     """Pause between two searches for deleted pools that the control API still knows: see `untold_deletions`."""
     router_silence: float = 10.0

@@ -41,8 +41,8 @@ class EngineFindings:
 
 
 def keyless_words(pool_file: Path) -> str:
-    """What to do about engines that answer, none of which tells its model."""
-    return f"no engine tells its model without a key: write `model` into {pool_file}"
+    """What to do about engines that answer, if none names its model."""
+    return f"no engine names its model without a key: write `model` into {pool_file}"
 
 
 class _Version(msgspec.Struct):

@@ -216,7 +216,7 @@ def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[Eng
     """Begin a new pool when the engines serve another model than in the last run, or are of another kind, and the file
     names none.
 
-    A pool's model and engine never change. While no engine tells them, the last run's stay.
+    A pool's model and engine never change. While no engine reports them, the last run's stay.
     """
     memory = files.read_memory()
     told = {model for one in findings for model in one.models}

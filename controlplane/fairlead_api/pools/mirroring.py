@@ -60,7 +60,7 @@ class RouterView:
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Of these, the requests queued in the router."""
     use: PoolUseView | None = None
-    """None: it does not tell, or has no table of the pool yet."""
+    """None: it does not report it, or has no table of the pool yet."""
     troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 

@@ -64,8 +64,8 @@ class Prompts:
 class InstanceMeasures:
     """One instance in the window, over all routers.
 
-    `unreported` counts samples of routers that do not tell what is needed here. `newest` is the Unix time of its newest
-    sample. `pending_mean` and `pending` are uncached prompt tokens, on average and at last; `running_mean` is
+    `unreported` counts samples of routers that do not report what is needed here. `newest` is the Unix time of its
+    newest sample. `pending_mean` and `pending` are uncached prompt tokens, on average and at last; `running_mean` is
     the mean number of running requests.
     """
 

@@ -2,7 +2,7 @@
 
 Each line is encoded once. A reader that does not keep up is cut off, and no backlog is kept for it: it reconnects
 and gets a snapshot, which is smaller than its backlog. Lines may repeat or come late around a snapshot; versions
-tell readers which to keep.
+show readers which to keep.
 """
 
 import asyncio

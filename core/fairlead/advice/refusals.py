@@ -52,7 +52,7 @@ def _why(pool: PoolSituation, reason: str) -> _Why:
             return _Why(words="routers' queues are full")
         case RejectionReason.QUEUE_TIMEOUT if pool.early_rejection.mode == "Disabled":
             remedy = Remedy(kind="early-rejection", words="early rejection", fields={"mode": "Load"})
-            return _Why(words="they waited in routers' queues until they expired; early rejection would tell them at once", remedy=remedy)
+            return _Why(words="they waited in routers' queues until they expired; early rejection would answer them at once", remedy=remedy)
         case RejectionReason.QUEUE_TIMEOUT:
             return _Why(words="they waited in routers' queues until they expired")
         case RejectionReason.NO_INSTANCES:

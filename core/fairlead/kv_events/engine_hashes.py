@@ -5,7 +5,8 @@ xxh3. The first block's parent is the hash of PYTHONHASHSEED's text, or random w
 nothing can be recomputed. Source: `v1/core/kv_cache_utils.py` and `utils/hashing.py` of vLLM 0.10 to 0.32; the vectors
 of the unit tests are a real engine's.
 
-An index needs none of this. It tells whether token ids, block size and adapter are understood as the engine does.
+An index needs none of this. It shows whether token ids, block size and adapter are understood as the engine understands
+them.
 """
 
 import hashlib

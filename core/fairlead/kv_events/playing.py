@@ -1,7 +1,7 @@
 """Plays a recording to an index, in the recorder's time. A request is looked up when it was sent.
 
-A batch counts from when the engine made it, since how late it arrived says nothing of the index. The engine's stamps
-tell, where they are a clock that goes with the recorder's; else its arrival counts.
+A batch counts from when the engine made it, since how late it arrived says nothing of the index. The engine's
+timestamps show it where they follow the recorder's clock; elsewhere its arrival counts.
 
 Two things that a router knows besides events are used as it would. A request that was sent and not answered holds its
 prompt's blocks: an engine schedules requests in order, and never evicts what one of them uses. One that was answered

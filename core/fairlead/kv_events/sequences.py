@@ -166,7 +166,7 @@ class SequenceTracker(Generic[Batch]):
         return self._ask() if self._replaying else Step()
 
     def reconnected(self) -> Step[Batch]:
-        """The connection was down. Whether batches were missed, or the engine restarted, only a replay tells."""
+        """The connection was down. Only a replay shows whether batches were missed or the engine restarted."""
         return self._ask() if self._can_replay and self._next is not None else Step()
 
     @property

@@ -126,11 +126,11 @@ class SampledDecision(Generic[Pool, Time]):
     of requests.
 
     `queued_seconds` is the time from arrival to dispatch; of it, no instance accepted requests for `held_seconds`
-    (None = from a router that does not tell). `ttft_seconds` is the TTFT the request finally had, that wait included,
-    at `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the
-    instance that decodes what another one prefilled, the last one tried. The ranks are their data-parallel ranks, None
-    of instances that compute as one. `named` is the client's name for the session where several conversations share
-    that: `session` is then another of its names, or how it begins, or None.
+    (None = from a router that does not report it). `ttft_seconds` is the TTFT the request finally had, that wait
+    included, at `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile.
+    `decode` is the instance that decodes what another one prefilled, the last one tried. The ranks are their
+    data-parallel ranks, None of instances that compute as one. `named` is the client's name for the session where
+    several conversations share that: `session` is then another of its names, or how it begins, or None.
 
     `chosen` is where a refused request would have gone, "" where no instance could take it; `rejection` says why it was
     refused. `attempts` are the instances that failed the request, in order. `client_request` is the client's own id of

@@ -41,8 +41,8 @@ class RecordedRequest:
     The rest is where it was sent and how it was served there, None where it was not: `instance` (and its data-parallel
     `rank`) got its prompt last `sent_seconds` after its arrival; from then on the first token took `ttft_seconds` and
     the whole answer `answer_seconds`, both None unless it was served by one engine alone and its first token was seen.
-    `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt, and had cached of it; where it
-    does not tell the latter, what its router believed.
+    `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt, and the part of it that was
+    cached; where it does not report the latter, the router's estimate.
     """
 
     pool: PoolKey

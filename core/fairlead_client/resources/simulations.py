@@ -54,7 +54,7 @@ class TraceRequest:
 
     `timestamp` in milliseconds, `hash_ids` one for each 512 tokens of the prompt, the last one usually partial: equal
     ids mean equal text up to and including that block. Requests without a `session_id` belong to the session that their
-    ids tell.
+    ids show.
     """
 
     timestamp: float

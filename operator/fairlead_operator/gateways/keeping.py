@@ -1,4 +1,4 @@
-"""Makes and removes the objects by which gateways find a pool, and tells what became of that."""
+"""Creates and removes the objects by which gateways find a pool, and reports the result."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -47,7 +47,7 @@ class GatewayObjects:
     async def keep(
         self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], ports: Sequence[int]
     ) -> GatewayFacts | None:
-        """Make what the spec in force asks for, or remove what a former one asked for; what there is to tell.
+        """Make what the spec in force asks for, or remove what a former one asked for; returns the report.
 
         `ports` are those that instances listen at. None when the pool asks for no gateway and none of its objects is
         left. Raises ClusterUnavailable.

@@ -73,7 +73,7 @@ def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: M
 
 def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The EndpointSlices of the pool's own Service, made of those of the routers': one for each kind of address. None
-    when no router is there: Kubernetes tells no ports then.
+    when no router is there, as Kubernetes then reports no ports.
     """
     found: dict[str, tuple[int, dict[str, bool]]] = {}
     for document in sorted(of_routers, key=lambda one: str(one["metadata"]["name"])):

@@ -24,7 +24,7 @@ class WorkloadReading:
 
 
 def refused_workload(role: Role, target: ScaleTargetSpec, words: str) -> WorkloadReading:
-    """The workload of which the Kubernetes API tells us nothing, and why."""
+    """The workload that could not be read from the Kubernetes API, and why."""
     message = f"{target.kind} {target.name} is not scaled, as the Kubernetes API refuses to show it: {words}"
     return WorkloadReading(role=role, workload=None, problem=ScaleProblem(reason=ScaleProblemReason.REFUSED, message=message))
 

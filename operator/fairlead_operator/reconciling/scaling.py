@@ -1,4 +1,4 @@
-"""The numbers that scaling sets for this round: what it remembers in the status, what it tells, when it is due. Pure.
+"""The numbers that scaling sets for this round: what it remembers in the status, what it reports, when it is due. Pure.
 
 `fairlead.scaling` decides. All that it remembers is in `status.scaling`, so a restart between any two rounds changes
 nothing. While the control API does not answer there are no signals, and the numbers stay as they are.

@@ -204,7 +204,7 @@ class RoutedAccount:
 
     def _is_answer(self) -> bool:
         """Whether the body after a status of success is an answer. For a path that is not the gateway's: whether it is
-        no error.
+        not an error.
         """
         if self._reader is not None:
             return (self._reader.shortfall if self._is_known else self._reader.failure) is None

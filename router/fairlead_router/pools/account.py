@@ -210,7 +210,7 @@ class PoolAccount:
             self.deliver(self._scheduler.first_token(ticket.request.id, now), now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
-        """The instance failed before its answer had content: ask the scheduler for another one, or tell it that a proxy
+        """The instance failed before its answer had content: ask the scheduler for another one, or report that a proxy
         has sent the request on `to` another one.
 
         Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.

@@ -112,7 +112,7 @@ class Pool:
         return self._engines.get(instance_of(instance), self.table.engine) if self._engines else self.table.engine
 
     def passes_credentials(self, instance: str) -> bool:
-        """Whether this instance gets a client's credentials; `pass_credentials` tells whether any does."""
+        """Whether this instance gets a client's credentials; `pass_credentials` says whether any does."""
         return self.pass_credentials and self.engine_of(instance).pass_client_credentials
 
     def ranks(self, instance: str) -> Ranks:

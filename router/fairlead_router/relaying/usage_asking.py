@@ -66,8 +66,8 @@ class UsageAsking:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """As `Sender.begin`. If the engine refuses only the added option, that costs one more request and is no
-        failure.
+        """As `Sender.begin`. If the engine refuses only the added option, that costs one more request and is
+        not a failure.
         """
         change = call.asks_usage
         if change is None:

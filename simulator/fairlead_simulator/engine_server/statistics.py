@@ -110,7 +110,7 @@ class EngineStatistics:
         self._last_decode_at = last_end
 
     def stopped_decoding(self, request: Generation) -> None:
-        """The batch no longer tells when its last token came, so the request keeps that time."""
+        """The batch no longer holds the time of its last token, so the request keeps it."""
         if request in self._fresh:
             del self._fresh[request]
         else:

@@ -1,7 +1,7 @@
 """The routers of one run: how requests come to them, and what they know of each other.
 
-They know how many they are, as the control API tells them. One of them decides for all, or each knows what it sent
-itself, what events tell it and, where they tell each other, what others did some seconds ago. They share no bindings:
+They know how many they are from the control API. Either one of them decides for all, or each knows what
+it sent itself, what KV events report and, where routers exchange load reports, what others did some seconds ago. They share no bindings:
 what the control API would tell them of each other's sessions is left out.
 """
 
@@ -30,7 +30,7 @@ they notice that; all connect again.
 """
 
 SHARE_SECONDS = 1.0
-"""How often routers tell, as live ones do."""
+"""Seconds between routers' load reports, as live ones send them."""
 
 
 class Routers:

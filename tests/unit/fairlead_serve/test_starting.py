@@ -173,7 +173,7 @@ def test_an_engine_is_told_of_in_one_line(found: EngineFindings, words: str) -> 
 @pytest.mark.parametrize(
     ("finding", "model", "words"),
     [
-        (EngineFindings(url=ONE), None, ("no engine tells its model without a key: write `model` into /s/pool.yaml",)),
+        (EngineFindings(url=ONE), None, ("no engine names its model without a key: write `model` into /s/pool.yaml",)),
         (EngineFindings(url=ONE), "m", ()),
         (EngineFindings(url=ONE, problem="silent"), None, ("no engine answers yet: requests get 503 until one does",)),
     ],

@@ -29,7 +29,15 @@ HABITS = {
     ),
     "as ever": (r"\bas ever\b", "as usual"),
     "in the mean": (r"\bin the mean\b(?!time)", "on average"),
-    "so many": (r"\b(?:of|for|in|after|with|about|only|first) so (?:many|long|few)\b", "this many, N"),
+    "so many": (
+        r"\b(?:[Ss]o many|[Ss]o much (?:later|time|more)|(?:of|for|in|after|with|about|only|first|took|take|takes|by) so (?:long|few|much))\b",
+        "this many, N",
+    ),
+    "does not tell": (r"\bdo(?:es)? not tell\b(?= ?[.,;:)]|$)|\btells? (?:it|no|none|nothing)\b(?! apart)", "reports, shows, says"),
+    "is no": (
+        r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer|more\b|less|fewer|smaller|shorter|older|concern|room|answer|need|way)(?=[a-z])",
+        "is not a, are not",
+    ),
     "for want of": (r"\bfor want of\b", "because … is missing"),
     "paid off": (r"\b(?:paid|pays?) off\b", "faster than staying"),
     "tells of": (r"\b(?:tells?|hears?) of\b", "reports, learns of"),

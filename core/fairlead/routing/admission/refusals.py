@@ -65,7 +65,7 @@ def waited_too_long(request: RoutingRequest, pool: PoolKey, waited_seconds: floa
 
 
 def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
-    """500: the pool's policy failed on this request, so nobody was chosen for it; who placed it tells how."""
+    """500: the pool's policy failed on this request, so no instance was chosen for it; see the router's log."""
     return Refusal(
         request=request,
         reason=RejectionReason.POLICY_FAILED,

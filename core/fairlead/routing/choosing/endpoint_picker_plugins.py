@@ -81,7 +81,7 @@ _SESSIONS = {
     "encodedEndpointHeaderConfig": "no address that a client sends is believed; use strategy session_id",
     "profileName": "a pool's sessions have one home, the instance that computes the prompt",
 }
-_BLOCKS = "blocks are as the engines' KV events tell them, else spec.routing.blockTokens"
+_BLOCKS = "blocks are those of the engines' KV events, else spec.routing.blockTokens"
 _EVENTS = "routers find each engine's KV events by GET /kv_event_sources"
 _MEMORY = "the index holds what the engines say they hold, or what spec.engine.kvCacheTokens leaves room for"
 _TOKENS = "routers ask the pool's own engines to tokenize"

@@ -84,7 +84,7 @@ class InstanceLoad:
     heard_at: float = -inf
     """When its HTTP server answered a question of this router last (Unix seconds)."""
     others: OthersLoad | None = None
-    """None while other routers tell nothing; see `scheduling.others`."""
+    """None while other routers report nothing; see `scheduling.others`."""
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 

@@ -17,7 +17,7 @@ P = TypeVar("P")
 def parameter_shapes(parameters: type[Any]) -> dict[str, Shape]:
     """Name → what may be written there, in order of declaration.
 
-    A None default means the rule that the description tells.
+    With a default of None, the description gives the rule.
     """
     return {item.name: shape_of(item) for item in fields(parameters)}
 

@@ -53,8 +53,8 @@ class PoolView(Protocol):
         """Instances with a hit > 0 only."""
 
     def block_tokens(self, request: RoutingRequest) -> int:
-        """Tokens per block of the request's hits: the engines' own where events tell what they hold of it, else the
-        routing block.
+        """Tokens per block of the request's hits: the engines' own where KV events report the cached prefix, else
+        the routing block.
         """
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:

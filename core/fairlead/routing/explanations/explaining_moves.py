@@ -96,7 +96,7 @@ def cause(move: TimedMove) -> str:
 
 
 def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
-    """The recorded numbers of the cause, each with its name; none of moves that tell none."""
+    """The recorded numbers of the cause, each with its name; empty for moves without numbers."""
     found: list[tuple[str, str]] = []
     if move.crossed is not None and move.threshold is not None and move.crossed_unit is not None:
         crossed, threshold = pair_in_words(move.crossed, move.threshold, Unit(move.crossed_unit))

@@ -1,6 +1,6 @@
-"""Does a recorded move contradict its own cause? Each trigger is held against the numbers beside it.
+"""Does a recorded move contradict its own cause? Each trigger is compared with the numbers beside
 
-Moves of earlier releases and of routers of one tell no numbers; of those only what is there is checked.
+it. Moves recorded by earlier releases have no numbers; only their other fields are checked.
 """
 
 from typing import Protocol

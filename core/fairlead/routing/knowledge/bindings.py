@@ -163,8 +163,8 @@ class SessionBindings:
         return change
 
     def give_up(self, session: str, now: float) -> BindingChange | None:
-        """The name turned out to be shared by several conversations: forget where it lives, and return the change that
-        tells so; None for one without a home.
+        """The name turned out to be shared by several conversations: forget its home, and return the change that
+        records it; None for a name without a home.
         """
         known = self._known.get(session)
         if known is None or known.binding.instance is None:

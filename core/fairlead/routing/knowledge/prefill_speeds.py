@@ -155,7 +155,7 @@ class PrefillSpeeds:
 class RecalledSpeed:
     """A speed that was observed before this router began, until it has measured one itself.
 
-    It is used up to a week old, and not when prefills contradict it: even short ones, which tell no speed as they wait
+    It is used up to a week old, and not when prefills contradict it: even short ones, which show no speed as they wait
     for the engine's step, are computed no faster than the engine computes.
     """
 

@@ -14,8 +14,8 @@ A step is the time between two movements while it runs requests, as they are see
 hour counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to
 one that says it runs nothing: a request may wait in front of it, for an image or a grammar.
 
-All times are seconds of a clock that stands still while this process does: what it slept through is no engine's
-silence.
+All times are seconds of a clock that stands still while this process does: a pause of this process does not
+count as an engine's silence.
 """
 
 from dataclasses import dataclass

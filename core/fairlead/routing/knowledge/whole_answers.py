@@ -43,7 +43,7 @@ ERRORS_P90 = 1.28
 
 
 class WholeAnswers:
-    """What the last unstreamed answers took. `tokens_per_second` is None while they tell no speed."""
+    """Times of the last unstreamed answers. `tokens_per_second` is None while they do not determine a speed."""
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None

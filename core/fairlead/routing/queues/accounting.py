@@ -128,7 +128,7 @@ class TrackedRequest:
     left: str = ""
     """The instance it had to leave, until it has got another."""
     migrations: list[str] = field(default_factory=list)
-    """Ids of the session migrations this request carried, whose outcome it will tell."""
+    """Ids of the session migrations that this request carries out; its outcome decides theirs."""
     reroutes: list[str] = field(default_factory=list)
     """Ids of its own re-routes."""
 

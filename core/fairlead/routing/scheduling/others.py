@@ -47,7 +47,9 @@ class Others:
     # ── what others are told ──
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """What to tell; None while no other router is known to decide for itself, or another decides for this one."""
+        """The load report to send; None while no other router is known to decide for itself, or while another decides
+        for this one.
+        """
         state = self._state
         state.tells_prompts = state.view.routers > 1 and not state.is_front
         if not state.tells_prompts:

@@ -73,8 +73,9 @@ class Outcomes:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
 
     def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float, *, anyway: bool = False) -> None:
-        """End a request that will not be served, and tell it with the next `take`; unless the refusal rests on
-        estimates and an idle instance can try the request. `anyway`: its client waits no longer.
+        """End a request that will not be served, and report it with the next `take`; unless the refusal rests
+        on estimates and an idle instance can try the request. `anyway`: refuse even then, as its client no longer
+        waits.
         """
         if not anyway and self._trying.takes(tracked, refusal, now):
             return

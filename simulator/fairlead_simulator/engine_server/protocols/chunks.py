@@ -15,9 +15,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
-    """Usage as completions tell it.
+    """Usage as completions report
 
-    Chats also tell how many prompt tokens went into new cache blocks, completions None.
+    it. Chats also report how many prompt tokens went into new cache blocks; completions report None.
     """
     return {
         "prompt_tokens": usage.prompt_tokens,

@@ -206,7 +206,7 @@ def test_a_plan_is_offered_only_where_it_can_be_made(changes: dict[str, Any], wo
         (RejectionReason.DECODE_OVERLOADED, "decoding was predicted to miss the TPOT target of 100 ms"),
         (RejectionReason.AFTER_PREFILL, "found when their prompts were computed in vain"),
         (RejectionReason.QUEUE_FULL, "routers' queues are full"),
-        (RejectionReason.QUEUE_TIMEOUT, "until they expired; early rejection would tell them at once"),
+        (RejectionReason.QUEUE_TIMEOUT, "until they expired; early rejection would answer them at once"),
         (RejectionReason.NO_INSTANCES, "none of 4 instances accepts requests"),
         (RejectionReason.SCALED_TO_ZERO, "no instance is desired"),
         (RejectionReason.POLICY_FAILED, "the pool's routing policy failed on them; the routers' logs say how"),

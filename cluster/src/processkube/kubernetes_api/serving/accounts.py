@@ -56,7 +56,7 @@ class Accounts:
     def authenticate(self, token: str) -> Account | None:
         """The account of a token, or None.
 
-        Every account is compared, so that the time taken tells nothing about the token.
+        Every account is compared, so that the time taken reveals nothing about the token.
         """
         given = token.encode()
         found = None

@@ -28,7 +28,7 @@ def is_terminating(pod: Object) -> bool:
 
 
 def ready_since(pod: Object) -> datetime | None:
-    """The moment at which a ready pod became ready; None for one that is not ready or does not tell."""
+    """The moment at which a ready pod became ready; None for one that is not ready or does not report it."""
     for condition in at_path(pod, "status", "conditions", default=[]):
         if condition.get("type") == "Ready" and condition.get("status") == "True":
             text = condition.get("lastTransitionTime")
