@@ -24,12 +24,12 @@ from fairlead_client.resources.pages import Page
 Item = TypeVar("Item")
 
 PAGE = 100
-"""Most rows that the API gives at once."""
+"""Maximum number of rows that the API gives at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a command is to print, and whom it asks."""
+    """How a command prints, and which API it asks."""
 
     url: tuple[str, ...]
     token: str | None

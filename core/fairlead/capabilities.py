@@ -173,7 +173,7 @@ class EngineCapability:
     """Prompt text."""
     kv_cache_tokens: Figure = UNKNOWN
     start_seconds: Figure = UNKNOWN
-    """From the creation of an instance until it serves."""
+    """Seconds from the creation of an instance until it serves."""
 
 
 NOTHING_KNOWN = EngineCapability()

@@ -62,7 +62,7 @@ TRANSITIONS: dict[InstanceState, frozenset[InstanceState]] = {
 
 
 MAX_REPLICAS = 4096
-"""Most instances of a role, and of every number of instances that a pool's spec declares."""
+"""Maximum number of instances of a role, and of every number of instances that a pool's spec declares."""
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
 """Bounds of an instance's weight on the hash ring: its part of the keys as a multiple of the others', which have 1."""

@@ -117,7 +117,7 @@ class InstanceTrouble:
     trouble: str
     words: str
     seconds: float = 0.0
-    """For how long, where that matters: the least that a router says."""
+    """Seconds for which the trouble has lasted, where that matters: the smallest value that a router reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,9 @@ class PoolKey:
 
     @staticmethod
     def named(text: str) -> "PoolKey":
-        """As people write it: `name`, of the namespace `default`, or `namespace/name`. Raises ValueError: a remedy."""
+        """Reads what people write: `name`, in the namespace `default`, or `namespace/name`. Raises ValueError with a
+        remedy.
+        """
         namespace, slash, name = text.rpartition("/")
         if not name or (slash and not namespace) or "/" in namespace:
             raise ValueError("write a pool's name, or namespace/name")

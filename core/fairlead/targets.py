@@ -78,7 +78,7 @@ class RanksSeen:
         self._seen_at: dict[int, float] = {}
         self._first = 0
         self.ranks: Ranks = ()
-        """As the header counts them, in order; empty while one rank at most is known."""
+        """Ranks in the order in which the request header numbers them; empty while at most one rank is known."""
 
     def see(self, names: Collection[int], now: float) -> bool:
         """The engine reported these ranks, all that it has, at `now` (seconds of any clock); returns whether `ranks`

@@ -16,7 +16,7 @@ _FREE_BYTES = 4 * 1024 * 1024
 """This many bytes are unpacked before the ratio counts."""
 _PIECE = 64 * 1024
 _ENCODINGS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-"""By byte-order mark, the longer ones first."""
+"""Keyed by byte-order mark, the longer ones first."""
 _MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _OTHERS = {

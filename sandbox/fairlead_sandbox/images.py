@@ -39,4 +39,4 @@ CATALOGUE = Catalogue(
         ),
     },
 )
-"""By repository."""
+"""Keyed by repository."""

@@ -47,7 +47,7 @@ PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for on
 """Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
 
 MOST_FORM_BYTES = 1024 * 1024
-"""Most bytes of a form without an upload."""
+"""Maximum number of bytes of a form without an upload."""
 
 SHARED = (".png", "/series.json")
 """Ends of paths whose answers depend on address and rights alone, as the regions of live pages do: pictures, and what

@@ -81,7 +81,7 @@ class Access:
 
     @property
     def knows_cluster(self) -> bool:
-        """Whether tokens of the Kubernetes cluster are good."""
+        """Whether tokens of the Kubernetes cluster are accepted."""
         return self._cluster is not None
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:

@@ -30,7 +30,7 @@ KEPT = timedelta(minutes=10)
 """How long such an answer counts while the Kubernetes API is away."""
 
 MOST_NAMESPACES = 200
-"""Most namespaces of pools that are asked about one by one, the first by name."""
+"""Maximum number of namespaces of pools that are asked about one by one, the first by name."""
 _AT_ONCE = 16
 
 

@@ -68,7 +68,7 @@ class Tokens:
 
 
 MOST_KEYS = 10_000
-"""Most keys that are not revoked: every router gets all of them with each change."""
+"""Maximum number of keys that are not revoked: every router gets all of them with each change."""
 MOST_DAYS = 3650
 MOST_SCOPES = 100
 MOST_PER_MINUTE = 10**12

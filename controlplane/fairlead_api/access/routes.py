@@ -157,7 +157,7 @@ def gateway_key_routes(guard: Guard, keys: GatewayKeys, clock: Callable[[], date
 
 
 def access_of(infra: Infra, kubernetes: Kubernetes) -> Access:
-    """Who may call, by the settings."""
+    """The access rules that the settings ask for."""
     settings, stored = infra.settings, PostgresAccess(infra.control)
     bootstrap = tuple(
         Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens

@@ -29,7 +29,7 @@ from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditKind, Au
 _log = logging.getLogger(__name__)
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Most bytes of a list; the API server's own limit for one that it truncates is 10 MiB."""
+"""Maximum number of bytes of a list; the API server's own limit for one that it truncates is 10 MiB."""
 _BODY = {
     "type": "object",
     "required": ["apiVersion", "kind", "items"],

@@ -57,7 +57,7 @@ class Keeping:
 
 
 MOST_COUNTED = 1000
-"""Most decisions whose reasons are counted."""
+"""Maximum number of decisions whose reasons are counted."""
 
 
 def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[], datetime]) -> APIRouter:

@@ -108,7 +108,7 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
     )
 )
-"""By status, each a problem document (RFC 9457)."""
+"""Keyed by status, each a problem document (RFC 9457)."""
 
 HEADERS = {
     "WWW-Authenticate": ("string", "How to authenticate: `Bearer`."),

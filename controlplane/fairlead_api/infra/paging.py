@@ -60,7 +60,7 @@ COUNTED = 1_000
 """Totals are exact up to this number."""
 
 SEARCHED = 5_000
-"""Most rows that one page reads to test conditions that no index serves."""
+"""Maximum number of rows that one page reads to test conditions that no index serves."""
 
 Test = Callable[[Any], ColumnElement[bool]]
 """A condition on columns, which are attributes of the argument."""

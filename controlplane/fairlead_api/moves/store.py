@@ -151,10 +151,10 @@ def computing(minutes: Iterable[tuple[int, datetime]]) -> Iterator[tuple[TextCla
 AnyMove = TypeVar("AnyMove", bound=Move)
 
 MATRIX_ROWS = 2 * SEARCHED
-"""Most moves that one matrix reads, the newest of its range."""
+"""Maximum number of moves that one matrix reads, the newest of its range."""
 
 FLOWS = 2500
-"""Most pairs of instances that one matrix names."""
+"""Maximum number of pairs of instances that one matrix names."""
 
 _TRIGGERS = frozenset(BindingReason)
 

@@ -90,8 +90,8 @@ class PlanStore(Protocol):
         """The stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
-        """Notes who begins to apply a plan; False if it is not open any more, its time is over, or somebody else has
-        begun less than `settling` ago.
+        """Notes who begins to apply a plan; False if the plan is no longer open, has expired, or somebody else began
+        to apply it less than `settling` ago.
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:

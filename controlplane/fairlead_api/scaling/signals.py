@@ -16,7 +16,7 @@ from fairlead.scaling.signals import ENOUGH_FINISHED, DecodeStep, PoolSignals, R
 
 WINDOW_SECONDS = 30
 LAG_SECONDS = 2
-"""A second is over, collected and sent within this time."""
+"""Seconds within which the samples of a finished second are collected and sent."""
 
 _ENOUGH_BUCKETS = 6
 """Fewest buckets of 10 s in which a decode step was measured."""

@@ -35,7 +35,7 @@ class FigureReading:
         return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
 
     async def instance_figures(self, subject: Subject, start: str, end: str, now: datetime) -> InstanceFigures:
-        """Those of an instance. Raises InvalidInput naming the query field, NotFound."""
+        """The figures of an instance. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 

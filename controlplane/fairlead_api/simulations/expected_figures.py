@@ -12,7 +12,7 @@ from fairlead_client.simulation_jobs import PARTS, PartFigures, RunFigures
 WITHIN = 0.25
 """What a figure may differ by, as a share of it, and still be relied on."""
 FEW_SESSIONS = 3.0
-"""Counts of sessions that differ by no more are alike."""
+"""Counts of sessions that differ by at most this many count as equal."""
 SURE_SESSIONS = 87.0
 """Two counts of this mean are within a quarter of it in nine of ten cases, where each varies by its root."""
 _STUDENT = 2.13
@@ -101,7 +101,7 @@ def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str |
 
 
 def sampling_error(run: RunFigures) -> float:
-    """By how much the share in time of equally many other requests may be lower: one of twenty is lower still.
+    """How much lower the share in time of as many other requests may be: in one of twenty cases it is lower still.
 
     Batch means, as `_by_part`, by time or by session, whichever gives the larger error.
     """

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class SimulationFailed(Exception):
-    """It cannot be simulated; `str(error)` is one line fit for a user."""
+    """The simulation is not possible; `str(error)` is one line for the user."""
 
 
 class Simulating:

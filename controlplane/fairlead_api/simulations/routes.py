@@ -46,7 +46,7 @@ from fairlead_process.json_documents import decode_json
 
 
 class EngineFits:
-    """For people who operate pools; roles are settled before these are called."""
+    """Engine fits of pools; callers' roles are checked before these methods are called."""
 
     def __init__(self, store: PostgresEngineFits) -> None:
         self._store = store
@@ -169,7 +169,9 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
 
     @routes.get(f"{_POOL}/engine", response_model=PoolEngine)
     async def get_engine(namespace: str, name: str, caller: Viewer) -> Any:
-        """By which engine what-if and plans simulate the pool: one fitted to its requests, or an estimated preset."""
+        """The engine model with which what-if and plans simulate the pool: fitted to its requests, or an estimated
+        preset.
+        """
         return answer(await engine_fits.engine(PoolKey(namespace=namespace, name=name)))
 
     @routes.put(f"{_POOL}/engine", response_model=PoolEngine, dependencies=[Depends(known_fields(EngineFit))])

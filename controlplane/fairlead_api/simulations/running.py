@@ -79,7 +79,7 @@ class Traffic:
     begun_at: datetime | None = None
     """When the first of them was recorded."""
     unanswered: list[bool] = field(default_factory=list)
-    """Which of them no engine worked on, such as refused ones; empty for an uploaded trace."""
+    """For each request whether it has no recorded answer, as refused ones; empty for an uploaded trace."""
 
     @property
     def second_half(self) -> tuple[datetime, datetime] | None:

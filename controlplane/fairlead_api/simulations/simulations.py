@@ -51,7 +51,9 @@ class SimulationStore(Protocol):
 
 
 class Simulations:
-    """For people who operate pools; roles are settled before these are called. `enabled`: some process simulates."""
+    """Simulations of pools; callers' roles are checked before these methods are called. `enabled`: some process
+    simulates.
+    """
 
     def __init__(
         self, store: SimulationStore, plans: Plans, policies: PolicyCatalogue, new_id: Callable[[], str], *, enabled: bool

@@ -63,7 +63,7 @@ class Asked:
 
 
 def first_runs(asked: Asked) -> list[JobRun]:
-    """As it is, under each seed, and numbers far apart."""
+    """The first runs: the pool as it is, under each seed, and numbers of instances far apart."""
     runs = [(AS_IT_IS, seed, 1.0) for seed in SEEDS]
     numbers = first_numbers(asked.present, asked.estimate, asked.allowed)
     return _numbered(asked, 0, [*runs, *((asked.scaled(number), SEEDS[0], 1.0) for number in numbers)])

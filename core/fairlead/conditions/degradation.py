@@ -8,7 +8,7 @@ from fairlead.reconciling.observed import ObservedInstance
 from fairlead.reports.engines import PASSING
 
 _NAMED = 5
-"""Most instances that a message names; it counts the others."""
+"""Maximum number of instances that a message names; it counts the others."""
 
 
 def degraded(facts: PoolFacts) -> Condition:

@@ -20,7 +20,7 @@ class Holders:
         return bit
 
     def free_bits(self, bits: int) -> None:
-        """These holdings are no more; no block has their bits."""
+        """Frees the bits of holdings that have ended; no block has them any more."""
         self._bits_in_use &= ~bits
 
     def release(self, key: int, bit: int) -> None:

@@ -108,7 +108,7 @@ class FlipRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndDrain:
-    """Put an instance back in service whose drain is asked for no more; it warms up with the requests it still has."""
+    """Put an instance back in service when its drain is withdrawn; it warms up with the requests it still has."""
 
     instance: str
 

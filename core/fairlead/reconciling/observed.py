@@ -39,7 +39,7 @@ class ObservedInstance:
     """The pod has been deleted and is in its grace period."""
     draining_since: float | None = None
     flip_to: Role | None = None
-    """The role it goes on in once it is drained; None = its pod is deleted then."""
+    """The role in which it continues once drained; None = its pod is deleted then."""
     cordoned: bool = False
     """A person wants it to get no new requests."""
     drain_requested: bool = False
@@ -71,7 +71,7 @@ class RoleChange(StrEnum):
     """How an instance moves from a role that has one too many to one that has one too few."""
 
     ROLE_FLIP = "RoleFlip"
-    """Drain it, then the same pod goes on in the other role."""
+    """Drain it, then let the same pod continue in the other role."""
     REPLACE = "Replace"
     """Drain and delete it, and create another in the other role."""
 
@@ -89,7 +89,9 @@ class Halt:
     updated: int = 0
     """How many instances keep the present template; 0 after a regression."""
     regressed: bool = False
-    """Whether the present template made things worse: then its instances are given up before the former ones."""
+    """Whether the present template made things worse: then its instances are removed before those of the former
+    template.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ class RolloutBounds:
     max_surge: int = 1
     max_unavailable: int = 0
     halt: Halt | None = None
-    """None: the rollout goes on."""
+    """Why the rollout is halted; None while it continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ class ReplicaLimits:
     """Time limits and rates of reconciling."""
 
     creations_per_second: int = 16
-    """Most pods of a pool created within one second."""
+    """Maximum number of pods of a pool created within one second."""
     failed_backoff_seconds: float = 10.0
     """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not recreated in a loop.
     """

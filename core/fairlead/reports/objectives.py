@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 MAX_CELLS = 1000
-"""Most cells of one sample; larger ones are split into several, whose counts add up."""
+"""Maximum number of cells of one sample; larger ones are split into several, whose counts add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class RoleMemory:
     rebuilt_at: float | None = None
     """When the number was taken from what stood, as nothing was remembered; the steps before it are not known."""
     woken: Woken | None = None
-    """None before it came from zero."""
+    """None if the role has not been started from zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class RatioMemory:
     """Instances moved from decode to prefill since the numbers were declared; negative = the other way."""
     compared_at: float | None = None
     comparisons: int = 0
-    """Those that are smoothed in the figures below."""
+    """Comparisons that are smoothed in the figures below."""
     prefill_load: float | None = None
     decode_load: float | None = None
     """Smoothed; None before the first comparison after a start or a move."""

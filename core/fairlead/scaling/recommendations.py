@@ -27,7 +27,7 @@ class Cause(StrEnum):
     SLOW_OUTPUTS = "SlowOutputs"
     LOADS_APART = "LoadsApart"
     WORK_EXCEEDS = "WorkExceeds"
-    """More arrives than a role can do, and another split of the instances would serve more of it."""
+    """More work arrives than the role can do, and another split of instances between roles would serve more of it."""
     IDLE = "Idle"
     """No router has had a request for a while."""
     HELD = "Held"
@@ -67,7 +67,7 @@ class Need:
     for_prompts: float | None = None
     """To prefill what arrives, within the target load."""
     for_queue: float | None = None
-    """In addition: to work off what waits too long."""
+    """Additional instances to work off requests that have waited too long."""
     for_outputs: float | None = None
     """To decode what arrives, within the target load."""
     for_slow_outputs: float | None = None

@@ -104,7 +104,7 @@ class Simulated:
     tpot_seconds: float
     requests: int
     seconds: float
-    """From the first of the requests to the last."""
+    """Seconds from the first to the last request."""
     before: float
     numbers: tuple[Tried, ...]
     ttfts: tuple[Tried, ...]
@@ -203,7 +203,7 @@ def reach_of(
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """By what share another half of such requests brings more work than this later half did, in one of twenty cases.
+    """The share by which another half of such requests brings more work than this later half, in one of twenty cases.
 
     Sessions that come by chance (a compound Poisson process) bring a sum whose variance is about that of the squares of
     what each brings. A request without a session is one of its own.

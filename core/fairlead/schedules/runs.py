@@ -10,7 +10,7 @@ from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import Window, planned_starts
 
 MOST = 500
-"""Most starts of a schedule that are looked at together, after an outage of everything."""
+"""Maximum number of starts of a schedule that are looked at together, after an outage of everything."""
 
 
 class RunOutcome(StrEnum):

@@ -33,7 +33,7 @@ class EngineCosts:
     decode_per_context_token: float
     decode_per_sequence: float
     max_batched_tokens: int
-    """Most tokens of one step; given, not fitted."""
+    """Maximum number of tokens of one step; given, not fitted."""
 
     def prefill_tokens_per_second(self) -> float:
         """For a prompt of `FIGURE_TOKENS` on an idle engine, none of it cached."""
@@ -117,7 +117,8 @@ class EngineFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEngine:
-    """By which engine a pool is simulated. `fit` None: by a preset, estimated from data sheets, whose name `engine` is;
+    """The engine model with which a pool is simulated. `fit` None: a preset estimated from data sheets, named by
+    `engine`;
     `is_simulated`: the pool's engines are simulated ones, which are modelled as they are declared.
     """
 

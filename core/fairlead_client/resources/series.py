@@ -20,7 +20,7 @@ class Drawn(StrEnum):
     LINE = "line"
     """Measured in each step; None where nothing was."""
     STEPS = "steps"
-    """In force until another value is; None before the first that is known."""
+    """A value holds until the next one; None before the first known value."""
     POINTS = "points"
     """Known at moments; the steps between them have none."""
 

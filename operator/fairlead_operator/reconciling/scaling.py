@@ -57,10 +57,10 @@ def scaled(
     now: float,
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> Scaled:
-    """From the numbers wanted by declaration to those wanted now, within what open windows of `schedules` set.
+    """Turns the declared numbers of instances into those desired now, within the bounds of open windows of
 
-    `answer` is the control API's of this round, None when it did not answer. `standing` has the numbers to go on from
-    of roles whose memory is lost.
+    `schedules`. `answer` is the control API's answer of this round, None without one. `standing` has the present
+    numbers of roles whose scaling memory is lost.
     """
     status = pool.get("status") or {}
     if spec is None or schedules is None:

@@ -30,7 +30,7 @@ PROTOCOL = 4
 """Routers with different numbers do not ask each other."""
 
 LARGEST_FRAME = 1024 * 1024
-"""Most bytes of a frame."""
+"""Maximum number of bytes of a frame."""
 LARGEST_GREETING = 1024
 """The same limit for a router that has not yet proven that it may ask."""
 MOST_BLOCKS = 48 * 1024

@@ -36,11 +36,11 @@ class Meeting:
         self._random = random.Random()  # only for jitter between attempts
 
     def others(self) -> tuple[OtherRouter, ...]:
-        """Those with an open connection."""
+        """Routers with an open connection."""
         return tuple(self._others.values())
 
     def answering(self) -> dict[str, OtherRouter]:
-        """Those of them, by name, that have proven their identity."""
+        """Connected routers that have proven their identity, keyed by name."""
         return {name: other for name, other in self._others.items() if other.answers}
 
     def follow(self, listed: Mapping[str, Listed], made: Callable[[Listed], OtherRouter]) -> None:

@@ -85,7 +85,7 @@ METRIC_NAMES: Mapping[str, MetricNames] = MappingProxyType(
         ),
     }
 )
-"""By `engine.type`."""
+"""Keyed by `engine.type`."""
 
 
 class PageUnreadable(Exception):

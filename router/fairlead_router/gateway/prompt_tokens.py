@@ -31,7 +31,7 @@ each turn, so the known part of what its engine holds would soon be a fifth too 
 """
 
 AT_ONCE = 4
-"""Most questions in flight to the engines of one pool; further prompts stay unknown."""
+"""Maximum number of questions in flight to the engines of one pool; further prompts stay unknown."""
 
 MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
 """When engines dispute this many requests of a path in a row (they made other tokens), questions for that path pause

@@ -67,7 +67,7 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
 
 
 def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
-    """By pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
+    """Keyed by pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
         "fairlead_router_cache_beliefs", "Answered requests whose engine reported how many prompt tokens were cached.", labels=labels
@@ -92,7 +92,7 @@ def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> 
 
 
 def token_families(pools: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[Metric]:
-    """By pool: prompts by how much of their tokens was known, and questions for tokens by outcome."""
+    """Keyed by pool: prompts by how much of their tokens was known, and questions for tokens by outcome."""
     prompts = CounterMetricFamily(
         "fairlead_router_known_prompts",
         "Requests to pools with KV events, by how much of the prompt's tokens was known when they were routed.",

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Readable(Protocol):
-    """Something with sockets."""
+    """A reader of sockets that can be polled together with others."""
 
     def read(self, until: float) -> bool:
         """Take what has arrived, until this moment of `time.perf_counter`. Returns whether there may be more."""

@@ -149,5 +149,5 @@ def _event(raw: msgspec.Raw) -> WireEvent | None:
 
 
 def _is_map(encoded: bytes) -> bool:
-    """By the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for larger ones."""
+    """Keyed by the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for larger ones."""
     return b"\x80" <= encoded[:1] < b"\x90" or encoded[:1] in (b"\xde", b"\xdf")

@@ -28,7 +28,9 @@ from fairlead_router.relaying.passing import ANSWER
 from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
-"""Most bytes of an unstreamed answer that are kept; of a longer one the small fields are read as it passes."""
+"""Maximum number of bytes of an unstreamed answer that are kept; of a longer one the small fields are read as it
+passes.
+"""
 
 PASSED_OVER = "passed-over"
 """The kind of an engine's failure that only its proxy saw."""

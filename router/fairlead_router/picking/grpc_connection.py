@@ -14,7 +14,7 @@ from fairlead_router.picking.http2 import ConnectionFailed, HeaderBlocks
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 MOST_STREAMS = 2048
-"""Most streams of one connection; a proxy opens another for more."""
+"""Maximum number of streams of one connection; a proxy opens another for more."""
 MOST_WINDOW_CHANGES = 100
 """Changes of the streams' window that may arrive at once; each is computed for every stream."""
 MOST_QUEUED = 256 * 1024

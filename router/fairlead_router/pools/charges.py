@@ -116,7 +116,7 @@ class Charge:
         who never reads it would have it for nothing.
         """
         self._prompt = self._output = 0
-        """Charged so far."""
+        """Prompt tokens charged so far."""
         self.has_ended = False
         """Whether the request has ended; until then, what is reserved for it stays so."""
         self.most_tokens = most_tokens

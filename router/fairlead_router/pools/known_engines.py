@@ -38,18 +38,18 @@ class KnownEngines:
         self.pages: dict[str, EnginePage] = {}
         """What each engine's metrics said last."""
         self.lives: dict[str, EngineProgress] = {}
-        """By target: the progress of each engine, or of each of its ranks."""
+        """Keyed by target: the progress of each engine, or of each of its ranks."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
-        """By instance: its troubles, in words, such as a difference from the pool's spec."""
+        """Keyed by instance: its troubles, in words, such as a difference from the pool's spec."""
         self.cache_tokens: int | None = None
         """The size of KV caches that routing uses, where engines reported theirs: the smallest. For an engine with
         several data-parallel ranks, the size of one rank counts.
         """
         self._cache_sizes: dict[str, int] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
-        """By instance and address: another process may have others."""
+        """Keyed by instance and address: another process may have others."""
         self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
-        """By the same: the ranks that each engine named elsewhere than on its metrics page."""
+        """Keyed by instance and address: the ranks that each engine named elsewhere than on its metrics page."""
         self.cards: dict[str, Mapping[str, Card]] = {}
         """What each engine said last of the models it serves, by their names."""
         self.aliases: frozenset[str] = frozenset()

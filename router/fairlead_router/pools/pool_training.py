@@ -74,7 +74,7 @@ class PoolTraining:
         self._counters = metrics.training
         metrics.learning_reports = self.reports
         self._models: dict[str, tuple[LearnsOnline, Model]] = {}
-        """By pool: the policy that last got a model, and that model."""
+        """Keyed by pool: the policy that last got a model, and that model."""
 
     async def train(self) -> None:
         """Look once at each learning policy; runs every TRAIN_SECONDS."""

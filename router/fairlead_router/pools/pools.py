@@ -58,12 +58,12 @@ class Pools:
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
         self._tells_at: dict[str, float] = {}
-        """By pool: when its failures may be logged again."""
+        """Keyed by pool: when its failures may be logged again."""
         self._routers = 1
         self.routers_told_at: float | None = None
         """When the API reported how many live routers there are; None while the number is assumed."""
         self._kept_sessions: dict[str, dict[str, float]] = {}
-        """By pool: the sessions whose decisions are all kept, and until when."""
+        """Keyed by pool: the sessions whose decisions are all kept, and until when."""
 
     def __len__(self) -> int:
         return len(self._by_key)

@@ -21,7 +21,9 @@ from fairlead_router.protocols.usages import Usage as Usage
 from fairlead_router.protocols.usages import read_usage
 
 EVENT_BYTES = 256 * 1024
-"""Most bytes of an event that are held until it is complete; of a larger one the small fields are read as it passes."""
+"""Maximum number of bytes of an event that are held until it is complete; of a larger one the small fields are read as
+it passes.
+"""
 
 _CHOICE_WITHIN = 4096
 """An event with a choice has it within this many bytes; until then it may be one that has only counts."""

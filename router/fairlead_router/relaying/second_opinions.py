@@ -17,7 +17,7 @@ from fairlead_router.pools.tickets import Ticket
 from fairlead_router.relaying.calls import Call
 
 LONGEST_REFUSAL = 256 * 1024
-"""Most bytes of a refusal that is kept meanwhile; a longer one is passed on."""
+"""Maximum number of bytes of a refusal that is kept meanwhile; a longer one is passed on."""
 
 
 class KeptRefusal:

@@ -66,7 +66,7 @@ class UsageAsking:
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """As `Sender.begin`. If the engine refuses only the added option, that costs one more request and is
+        """Like `Sender.begin`. If the engine refuses only the added option, that costs one more request and is
         not a failure.
         """
         change = call.asks_usage

@@ -22,9 +22,9 @@ from enum import StrEnum
 from pathlib import Path
 
 MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
-"""Most bytes that wait in memory while the disk accepts none, within the bound of all."""
+"""Maximum number of bytes that wait in memory while the disk accepts none, within the bound of all."""
 MOST_ASIDE = 256
-"""Most batches kept aside; when there are more, the oldest is given up."""
+"""Maximum number of batches kept aside; when there are more, the oldest is given up."""
 
 _NAME = re.compile(r"(\d{16})\.(history|samples)\.(\d+)\.json")
 

@@ -22,17 +22,19 @@ _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
-"""Most bytes of a body that are kept before the application asks for it; they count among the bodies in memory."""
+"""Maximum number of bytes of a body that are kept before the application asks for it; they count among the bodies in
+memory.
+"""
 
 SMALL_PIECE_BYTES = 1024
 """Smaller pieces are joined on arrival: a body in chunks of a few bytes would take many times its size."""
 
 STREAMED_BODY_BYTES = 256 * 1024
-"""Most bytes that are held of a body passed on as it arrives; then its client is paused."""
+"""Maximum number of bytes that are held of a body passed on as it arrives; then its client is paused."""
 
 
 class BodyTooLarge(Exception):
-    """More body bytes than allowed."""
+    """The body has more bytes than allowed."""
 
 
 class ClientGone(Exception):

@@ -16,7 +16,7 @@ ROUND_SECONDS = 300.0
 """A trainer that has not answered after this long hangs, and is killed."""
 
 PAUSE_SECONDS = 5.0
-"""From the loss of a trainer to the start of the next."""
+"""Seconds from the loss of a trainer to the start of the next one."""
 
 END_SECONDS = 5.0
 """A killed trainer is gone by then."""

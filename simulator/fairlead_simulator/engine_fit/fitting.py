@@ -1,4 +1,4 @@
-"""From records to costs, and how far off they are."""
+"""Fits an engine's costs to recorded requests, and measures their error."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace

@@ -66,7 +66,7 @@ class Instance(Generic[RequestT]):
 
     @property
     def largest_step_tokens(self) -> int:
-        """Most tokens any chunked step held."""
+        """The largest number of tokens in any chunked step so far."""
         return self._scheduler.largest_step_tokens
 
     def has(self, request: RequestT) -> bool:

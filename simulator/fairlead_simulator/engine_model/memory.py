@@ -37,4 +37,4 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """Its prefill has ended: others can use its whole blocks from now on."""
 
     def let_go(self, request: MemoryRequestT, stored_tokens: int) -> None:
-        """It leaves, with this many tokens stored: blocks that others could use stay cached."""
+        """The request leaves, with this many tokens stored: blocks that others could use stay cached."""

@@ -11,7 +11,9 @@ from fairlead_simulator.engine_model.settings import EngineSettings
 
 
 class Occupancy(Generic[RequestT]):
-    """Who is where. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`, or over."""
+    """Where each request is. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`, or
+    over.
+    """
 
     def __init__(self, settings: EngineSettings, memory: EngineMemory[RequestT], observer: EngineObserver[RequestT] | None) -> None:
         self.memory = memory

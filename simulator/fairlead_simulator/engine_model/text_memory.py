@@ -75,7 +75,9 @@ class TextMemory(KvBlockPool):
         self._share(request, request.context_tokens)
 
     def let_go(self, request: TextRequest, stored_tokens: int) -> None:
-        """It leaves, with this many tokens stored; its answer's whole blocks stay cached with those of its prompt."""
+        """The request leaves, with this many tokens stored; its answer's whole blocks stay cached with those of its
+        prompt.
+        """
         held = self._blocks_for(stored_tokens)
         if request.phase is Phase.DECODING and request.answer is not None:
             self._share(request, stored_tokens)

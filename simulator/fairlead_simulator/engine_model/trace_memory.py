@@ -128,7 +128,7 @@ class TraceMemory(KvMemory):
             self.dram.insert(request.blocks)
 
     def let_go(self, request: TracedRequest, stored_tokens: int) -> None:
-        """It leaves, with this many tokens stored."""
+        """The request leaves, with this many tokens stored."""
         self.release(request.blocks, request.held, self._blocks_for(stored_tokens) - request.held * self.per_prefix_block)
         request.held = 0
 

@@ -64,7 +64,7 @@ class ServedInstance:
     ) -> None:
         self.settings = settings
         self.kv_event_sources = dict(kv_event_sources or {})
-        """By rank, where KV events are published."""
+        """Keyed by rank, where KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.ranks = (Rank(pacer, transfers), *others)
         self.load = 0

@@ -1,4 +1,4 @@
-"""From a finished run to its figures.
+"""Computes the figures of a finished run.
 
 Requests are measured by their index, so that every policy is judged by the same ones.
 """

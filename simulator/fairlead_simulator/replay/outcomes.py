@@ -134,7 +134,7 @@ class Tally:
         self.sent += 1
 
     def end(self, outcome: RequestOutcome) -> None:
-        """It ended."""
+        """Count a request that ended."""
         self.verdicts[outcome.verdict] += 1
         self._failovers += outcome.failovers
         self._retries += outcome.retries

@@ -38,7 +38,7 @@ class EventDelivery:
         return publisher
 
     def engine_died(self, name: str) -> None:
-        """It publishes and answers no more."""
+        """The engine no longer publishes events or answers."""
         self._silent.add(name)
 
     def router_started(self, caches: EngineCaches, now: float) -> None:

@@ -1,8 +1,8 @@
 """The routers of one run: how requests come to them, and what they know of each other.
 
 They know how many they are from the control API. Either one of them decides for all, or each knows what
-it sent itself, what KV events report and, where routers exchange load reports, what others did some seconds ago. They share no bindings:
-what the control API would tell them of each other's sessions is left out.
+it sent itself, what KV events report and, where routers exchange load reports, what others did some seconds ago. They
+share no bindings: what the control API would tell them of each other's sessions is left out.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class Routers:
 
     @property
     def serving(self) -> tuple[SharedScheduler, ...]:
-        """Those that get new requests."""
+        """Routers that get new requests."""
         return tuple(self._all[number] for number in self._serving)
 
     @property
@@ -114,7 +114,7 @@ class Routers:
         scheduler.know_others(replace(share, age_seconds=self._spec.told_seconds or 0.0), now)
 
     def change(self, what: RouterChange, now: float) -> None:
-        """Something becomes of the routers."""
+        """Applies an event of the timeline to the routers: one starts, stops or is cut off."""
         if what in ("restart", "replace"):
             self._restart(now, remember=what == "restart")
         elif self._links is not None:

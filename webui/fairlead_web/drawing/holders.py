@@ -11,7 +11,7 @@ from fairlead_web.text import formats
 
 LANES = 12
 DRAWN = 300
-"""Most instances and homes that are drawn, the newest; the sentence counts all."""
+"""Maximum number of instances and homes that are drawn, the newest; the sentence counts all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,8 +133,8 @@ _OTHER = re.compile(r"^(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
 def joined(scripts: Mapping[str, str]) -> dict[str, str]:
-    """By name the script of every page and those that some script loads later, each with all that it imports; what
-    every page has is not in the others. Raises ValueError for an import or export of another form.
+    """Keyed by name: the script of every page and those that some script loads later, each with all that it imports;
+    what every page has is not in the others. Raises ValueError for an import or export of another form.
     """
     later = {name for script in scripts.values() for name in _LATER.findall(script)}
     shared = _order(scripts, ENTRY)[:-1]

@@ -61,7 +61,7 @@ POOL_TABS = (
 NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
 """Tabs that a pool of running engines lacks, as nobody here makes or ends those engines."""
 SIDEBAR_POOLS = 8
-"""Most pools named in the sidebar, those that hurt most first; the list of pools has all."""
+"""Maximum number of pools named in the sidebar, those that hurt most first; the list of pools has all."""
 THEMES = ("auto", "light", "dark")
 TIME_MODES = ("relative", "local", "utc", "zone")
 DENSITIES = ("comfortable", "compact")

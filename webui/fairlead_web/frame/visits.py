@@ -39,9 +39,9 @@ Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
 ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
-"""Most rows of a list; more make a page slow and too long for a phone."""
+"""Maximum number of rows of a list; more make a page slow and too long for a phone."""
 NEWEST_ROWS = 15
-"""Most new rows that an open list gets at once, above those it shows."""
+"""Maximum number of new rows that an open list gets at once, above those it shows."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 
@@ -244,7 +244,8 @@ class Visit:
         return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
-        """The pools for the frame; no pools for somebody who may see none, of whose pages that is not a missing part."""
+        """The pools for the frame; no pools for somebody who may see none, of whose pages that is not a missing part.
+        """
         none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
         async def in_sight() -> Taken[PoolSummary]:

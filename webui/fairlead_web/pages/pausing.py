@@ -23,7 +23,7 @@ from fairlead_web.text import formats
 
 PATH = "/pause-migrations"
 MOST = 200
-"""Most pools that one page shows and plans for."""
+"""Maximum number of pools that one page shows and plans for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ class SessionPage(Context):
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
     listed: dict[str, str]
-    """By name of a list, how many of all it shows; empty of those that show all."""
+    """Keyed by name of a list, how many of all it shows; empty of those that show all."""
     kept: KeptSession | None
     """Until when all of its decisions are kept, if they are."""
     targets: list[str]
@@ -61,7 +61,7 @@ class SessionPage(Context):
 
 FILTERS = ("pool", "instance", "q")
 HOLDERS = 50
-"""Most homes of a session that are listed, the newest."""
+"""Maximum number of homes of a session that are listed, the newest."""
 
 
 async def index(visit: Visit) -> Response:

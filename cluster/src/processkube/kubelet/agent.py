@@ -65,7 +65,7 @@ class NodeAgent:
         self._forgetting: set[asyncio.Task[None]] = set()
         self._refused: dict[str, str] = {}
         self._node_object: Mapping[str, Any] | None = None
-        """As the API has it; None while it has none."""
+        """The node as the API has it; None before it is created."""
         self._waiting: dict[str, Mapping[str, Any]] = {}
         """Pods that this node does not take now, by uid."""
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)

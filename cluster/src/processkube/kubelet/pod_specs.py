@@ -78,7 +78,7 @@ class PodSpec:
 
     @property
     def every_container(self) -> tuple[ContainerSpec, ...]:
-        """Those that run first, then the others."""
+        """The init containers, then the others."""
         return (*self.init_containers, *self.containers)
 
 

@@ -37,7 +37,7 @@ from fairlead_api.pools.store.pool_summaries import desired_of
 from fairlead_client.resources.plans import PlanKind
 
 Traffic = dict[str, Served]
-"""By instance."""
+"""Keyed by instance."""
 
 
 def traffic_of(row: Any) -> Served:

@@ -32,7 +32,7 @@ class PostgresEngineFits:
             return await _engine(connection, pool)
 
     async def store(self, pool: PoolKey, fit: EngineFit | None, draft: AuditDraft, now: datetime) -> PoolEngine:
-        """In place of the one before; None takes it away."""
+        """Replaces the fit before; None removes it."""
 
         async def work(connection: AsyncConnection) -> PoolEngine:
             row = await pool_row(connection, pool)

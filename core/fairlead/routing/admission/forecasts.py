@@ -47,14 +47,14 @@ class DecodeForecast:
         self._tokens[slot] = tokens
 
     def begin(self, request_id: str, now: float, tokens: int) -> None:
-        """It decodes, since now."""
+        """The request starts to decode now."""
         slot = self._slot(request_id)
         self._expected[slot] = inf
         self._began[slot] = now
         self._tokens[slot] = tokens
 
     def end(self, request_id: str, now: float, *, finished: bool) -> None:
-        """It is gone; a `finished` decode teaches how long decodes last. Unknown ids are ignored."""
+        """The request has left; a `finished` decode adds to the known lengths of decodes. Unknown ids are ignored."""
         slot = self._slots.pop(request_id, None)
         if slot is None:
             return

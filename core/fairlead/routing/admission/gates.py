@@ -31,7 +31,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 
 LEAST_TOLD_SECONDS = 0.05
-"""Less is 0.0 s in a sentence."""
+"""Shorter times would read as 0.0 s in a sentence."""
 
 DECODE_SECONDS = 20.0
 """Assumed seconds of a decode while no forecast has measured it."""

@@ -54,7 +54,7 @@ class DecodeLifetimes:
         self._vector = None
 
     def forget_older(self, now: float) -> None:
-        """Where no decode has finished for `MEMORY_SECONDS`, let go of all that is remembered."""
+        """Forget all remembered decodes if none has finished for `MEMORY_SECONDS`."""
         if self._observed_at is not None and now - self._observed_at > MEMORY_SECONDS:
             self._begin()
 

@@ -10,8 +10,8 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Why work cannot stay on an instance: drain, also when that is over and it is gone; instance-lost, also when the
-    decode instances that it needs are; engine-stalled; or ring-change when it still accepts.
+    """Why work cannot stay on an instance: drain, also when the drained instance is gone; instance-lost, also when
+    the decode instances that it needs are lost; engine-stalled; or ring-change when it still accepts.
     """
     if view.has_drained(instance):
         return BindingReason.DRAIN

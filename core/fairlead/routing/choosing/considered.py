@@ -24,7 +24,7 @@ class Considered:
     """Unix seconds."""
     loads: Sequence[InstanceLoad]
     places: IntVector
-    """Where each stands in `view.candidates()`."""
+    """The position of each in `view.candidates()`."""
     hits: IntVector
     """Cached tokens of the prompt."""
     pending: IntVector
@@ -57,7 +57,7 @@ class Considered:
         return len(self.loads)
 
     def only(self, kept: BoolVector) -> "Considered":
-        """Those of them that are kept."""
+        """These instances, without those that the filter drops."""
         return Considered(
             request=self.request,
             view=self.view,

@@ -68,7 +68,9 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """It is judged by its own predictions. Until then it stands as the one before, or is obeyed unproven."""
+        """A new model is judged by its own predictions. Until there are enough, it keeps the standing of the model
+        before.
+        """
         self._errors.clear()
         self._model = self._formula = 0.0
         if self._trust.unproven:

@@ -59,7 +59,7 @@ class Picked:
     """How many of these were picked."""
     totals: FloatVector
     terms: Mapping[str, FloatVector]
-    """By the name of the term, the weighted scores."""
+    """Keyed by the name of the term, the weighted scores."""
     rule: str
     passing: IntVector | None
     """Indexes of those that passed; None when all did, or none."""

@@ -35,7 +35,8 @@ class Decision:
     decode: str | None = None
     """Where the request should decode, when `instance` only prefills; None = the scheduler selects."""
     transfer_from: str | None = None
-    """Whose KV blocks of the prompt's prefix `instance` should fetch instead of computing them."""
+    """The instance from which `instance` should fetch the KV blocks of the prompt's prefix instead of computing them.
+    """
     ttft_seconds: float | None = None
     """The policy's own prediction for `instance`, when it differs from the view's (a transfer, say)."""
 

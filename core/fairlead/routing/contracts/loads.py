@@ -78,7 +78,9 @@ class InstanceLoad:
     is_stalled: bool = False
     """Its engine has work and makes no progress: not a candidate, unless it is spared."""
     is_spared: bool = False
-    """All that could stand in for it are shut too: sending is better than refusing. Kept by the view."""
+    """Whether the instance gets requests in spite of its open circuit, because those of all alternatives are open too.
+    Kept by the view.
+    """
     longest_prefilled_microseconds: int = 0
     """The longest prefill, as predicted, that has ended here since somebody asked."""
     heard_at: float = -inf

@@ -159,7 +159,7 @@ class BindsBeginnings(Protocol):
     """A policy that gives homes to requests without a session too, by how their prompts begin."""
 
     def prefix_session(self, request: RoutingRequest) -> str:
-        """By what name it binds the request if that has no session."""
+        """The name by which the policy binds a request without a session."""
 
 
 @runtime_checkable

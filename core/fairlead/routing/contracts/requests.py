@@ -48,7 +48,9 @@ class RoutingRequest:
     priority_class: str = DEFAULT_CLASS
     """A class of its pool (`fairlead.priority_classes`); one that the pool does not declare counts as the default."""
     tenant: str = ""
-    """Whose it is, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all of "" are one."""
+    """The tenant that sent it, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all requests
+    with "" belong to one tenant.
+    """
     body_bytes: int = 0
     """Memory that it takes while it waits."""
     within: tuple[str, ...] | None = None

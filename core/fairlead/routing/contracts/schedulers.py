@@ -208,7 +208,7 @@ class Scheduler(Protocol):
         """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Lost after the first byte, or given up."""
+        """The request was lost after its first byte, or its client gave up."""
 
     def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """The client went away."""
@@ -319,7 +319,9 @@ class Scheduler(Protocol):
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """As `in_flight`, of the requests that came to this router: without those of others for which it decides."""
+        """Like `in_flight`, but only requests that clients sent to this router, not those of routers for which it
+        decides.
+        """
 
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
         """Hand over what happened. Seconds still running are kept for the next take unless this is the `final` one."""

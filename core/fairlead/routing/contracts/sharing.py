@@ -95,15 +95,15 @@ class Abandoned:
     request: str
     outcome: MoveOutcome
     rejection: RejectionReason | None = None
-    """Why the front refused it; None of one that its engine declined (4xx), if the outcome is a refusal."""
+    """If the outcome is a refusal, the front's reason for it; None when the engine declined the request (4xx)."""
     is_recorded: bool = False
-    """The front, which had no verdict, has recorded its end."""
+    """Whether the front has recorded the request's end itself, as it had no verdict."""
 
 
 @value
 class SentElsewhere:
-    """`failed` failed before the first byte, and the front sent the request to `instance` at once; or its proxy did,
-    and that instance had begun to answer when the front learned of it.
+    """The instance `failed` failed before the first byte, and the front sent the request to `instance` at once; or its
+    proxy did, and that instance had begun to answer when the front learned of it.
     """
 
     request: str
@@ -127,7 +127,7 @@ class AttemptFailed:
 
 @value
 class InstanceFailed:
-    """The instance failed the front, at a request if that is named."""
+    """A front reports that an instance failed, at the given request if any."""
 
     instance: str
     fault: Fault = Fault.UNREACHED
@@ -136,7 +136,7 @@ class InstanceFailed:
 
 @value
 class InstanceWorked:
-    """The instance answered the front in full."""
+    """A front reports that an instance answered a request completely."""
 
     instance: str
 
@@ -158,14 +158,14 @@ Word = (
 
 
 class Decider(Protocol):
-    """The way from a front to the router that decides for it."""
+    """The connection from a front (a router that asks) to the router that decides for it."""
 
     def tell(self, word: Word, now: float) -> None:
         """Send a message. Never waits and never fails: the owner of a front informs it when it loses its decider."""
 
 
 class Front(Protocol):
-    """The way from a decider to one of its fronts."""
+    """The connection from a deciding router to one of its fronts (routers that ask it)."""
 
     def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
         """Send a verdict. Never waits and never fails."""

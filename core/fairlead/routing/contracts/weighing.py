@@ -38,7 +38,7 @@ class Limit:
 
 
 class Holds(StrEnum):
-    """How a term stands to a limit."""
+    """How a term compares with a limit."""
 
     ABOVE = "above"
     AT_MOST = "at-most"

@@ -77,8 +77,9 @@ class SessionBindings:
         return None if known is None else known.binding
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
-        """These instances have several targets; others are one. Sessions stay at their instances, and at their ranks as
-        far as those are known; a session of which no rank is known gets one by its name, the same at every router.
+        """These instances have several data-parallel ranks as targets; every other instance is one target. Sessions
+        stay at their instances, and at their ranks as far as those are known; a session of which no rank is known gets
+        one by its name, the same at every router.
         """
         if ranked == self._ranked:
             return

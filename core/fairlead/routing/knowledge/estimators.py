@@ -27,7 +27,7 @@ and s all prompt tokens.
 """
 
 MEMORY_OBSERVATIONS = 200
-"""In means of observations, an observation weighs 1/e after this many further ones."""
+"""In means, an observation's weight falls to 1/e after this many further observations."""
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
@@ -47,7 +47,7 @@ RECALLED_UNTIL = 100
 MOST_TOKENS = 10_000_000.0
 """More context tokens than any engine holds."""
 MOST_REQUESTS = 100_000.0
-"""More than decode at once anywhere."""
+"""More requests than decode at once on any engine."""
 
 
 NO_STEP = (0.0, 0.0, 0.0)
@@ -195,7 +195,7 @@ class PrefillTimes:
         return self._bounded(prompt_tokens, hit_tokens, configured)
 
     def seconds_vector(self, prompt_tokens: int, hits: IntVector) -> FloatVector:
-        """As `seconds`, for each of the hits."""
+        """Like `seconds`, as a vector with a value for each hit."""
         tokens = misses(prompt_tokens, hits)
         configured: FloatVector = tokens / self.speed
         if not self.fitted:
@@ -249,7 +249,7 @@ class PrefillTimes:
     def observe_whole(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> None:
-        """As of `WholeAnswers`: they tell the speed where no prefill was seen."""
+        """Learn from a whole answer (`WholeAnswers`): such answers give the speed where no prefill was seen."""
         if self.whole.observe(instance, prompt_tokens, output_tokens, context_tokens, requests, seconds, now):
             self._go_by_best()
 

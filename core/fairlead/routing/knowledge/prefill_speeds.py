@@ -74,7 +74,7 @@ class PrefillSpeeds:
         """Whether other routers send to these instances too: so is measured from now on."""
         self._prefills: deque[_Prefill] = deque(maxlen=KEPT_PREFILLS)
         self._latest: dict[str, _Prefill] = {}
-        """By instance, also where it is not kept any more."""
+        """Keyed by instance, also where it is not kept any more."""
         self._new = 0
         self._used = 0
         self._spread: Spread | None = None
@@ -192,7 +192,7 @@ class RecalledSpeed:
             self.value, self._figure = None, UNKNOWN
 
     def figure(self, now: float) -> Figure:
-        """As it was observed, with its present age."""
+        """The figure as it was observed, with its present age."""
         return UNKNOWN if self.value is None else replace(self._figure, age_seconds=max(0.0, now - self._observed_at))
 
 

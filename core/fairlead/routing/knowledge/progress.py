@@ -34,7 +34,7 @@ UNMEASURED_SECONDS = 60.0
 LIKE = 1.25
 """A prefill up to this many times as long as a finished one takes steps of the same length."""
 MOST_PREFILL_SECONDS = 300.0
-"""Most that a long prefill may extend what is allowed to."""
+"""The largest factor by which a long prefill may extend the time allowed."""
 LOOK_SECONDS = 2.0
 """Longest part of the time between the last look without a movement and the one that shows it that counts as part of
 the step.
@@ -57,7 +57,7 @@ class Life(StrEnum):
     """How an engine's work goes on. These words are labels of metrics."""
 
     UNKNOWN = "unknown"
-    """It shows nothing that moves with its steps, or is asleep."""
+    """Its metrics show nothing that moves with its steps, or it sleeps."""
     IDLE = "idle"
     """Nothing of this router waits for it."""
     UNMEASURED = "unmeasured"
@@ -157,13 +157,13 @@ class EngineProgress:
         self.steps = StepTimes()
         self.life = Life.UNKNOWN
         self.still_seconds = 0.0
-        """For how long nothing has moved though it has work."""
+        """Seconds for which nothing has moved although it has work."""
         self.allowed_seconds = UNMEASURED_SECONDS
         """How long that may be."""
         self._stalled_at: float | None = None
         self._certain_at: float | None = None
         self.stalled_seconds = 0.0
-        """For how long it has certainly been stalled, when it was looked at last: while it says that it runs requests,
+        """Seconds for which it has certainly been stalled, as of the last check: while it says that it runs requests,
         or after what was sent on trial came to nothing as well. Else what was sent may not have reached it.
         """
         self.on_trial = False

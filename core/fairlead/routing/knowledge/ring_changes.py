@@ -53,7 +53,7 @@ def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[
 
 
 def imbalance(shares: Mapping[str, float], instances: Sequence[InstanceEntry]) -> float | None:
-    """By how much the fullest instance exceeds the share its anchors stand for: 0.1 = a tenth more; None on an empty
+    """How much the largest share of an instance exceeds the share of its anchors: 0.1 = a tenth more; None on an empty
     ring.
     """
     anchors = {entry.id: anchor_count(entry) for entry in instances}

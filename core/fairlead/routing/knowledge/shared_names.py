@@ -64,7 +64,7 @@ class SharedNames:
         self.keep_seconds = keep_seconds
         self._used: dict[str, _Use] = {}
         self._remembered: OrderedDict[str, _Use] = OrderedDict()
-        """Those without a request in flight."""
+        """Names without a request in flight."""
 
     def is_shared(self, name: str, now: float) -> bool:
         """Whether several conversations are taken to use the name."""

@@ -15,7 +15,7 @@ class ToldPrompts:
     def __init__(self, capacity_blocks: int) -> None:
         self._capacity = capacity_blocks
         self._prompts: dict[str, OrderedDict[int, PlacedPrompt]] = {}
-        """By instance: the last block of each prompt, the oldest first."""
+        """Keyed by instance: the last block of each prompt, the oldest first."""
         self._lengths: dict[str, int] = {}
         self._holders: dict[int, dict[str, int]] = {}
         """Block → instance → the number of its prompts that report the block."""

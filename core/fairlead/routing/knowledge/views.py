@@ -107,8 +107,8 @@ class LiveView:
         self._candidates = None
 
     def divide(self, router: str, names: Sequence[str]) -> None:
-        """These routers, `router` among them, report to each other and divide the instances; none: nobody is
-        heard of.
+        """Divide the instances among these routers, `router` included, which exchange load reports; empty
+        when no other router is known.
         """
         if (router, tuple(names)) != (self._router, self._names):
             self._router, self._names = router, tuple(names)

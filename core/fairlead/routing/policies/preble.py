@@ -26,7 +26,7 @@ from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
 
 MOVES_AT_ONCE = 100
-"""Most nodes that one request's look at the balance moves: the others wait for it."""
+"""Maximum number of nodes that one request's look at the balance moves: the others wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ class Preble:
         return load is not None and load.pending_prefill_tokens > view.tokens_within(view.table.slo.ttft_seconds)
 
     def _important(self, names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-        """By instance the nodes that may move from there, each with its charge, as heaps."""
+        """Keyed by instance the nodes that may move from there, each with its charge, as heaps."""
         found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         for node in self._nodes.values():
             if node.count > 1 and node.misses and node.new_tokens > node.context_tokens:

@@ -43,7 +43,7 @@ class Suspicion:
     fault: Fault
     seconds: float
     is_probe: bool = False
-    """It was the probe of the instance's open circuit."""
+    """Whether the request was the probe of the instance's open circuit."""
     counted: bool = False
     excused: bool = False
     """An instance that serves others failed the request alike."""
@@ -69,11 +69,11 @@ class TrackedRequest:
     is_elsewhere: bool = False
     """Another router decided, which records it."""
     is_offered: bool = False
-    """It counts in the load that was offered to the pool."""
+    """Whether the request counts in the load offered to the pool."""
     keeps: KeptFor | None = None
     """Why its decision will surely be kept, if that is known before it ends."""
     moved: bool = False
-    """It carried a move: of its session, or its own."""
+    """Whether the request carried a move, its session's or its own."""
     attempts: tuple[Attempt, ...] = ()
     """The instances that failed it."""
     reason: DecisionReason = DecisionReason.FALLBACK
@@ -116,13 +116,13 @@ class TrackedRequest:
     """Output tokens known to have come."""
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
-    """Of those that it was sent to, to prefill or to decode, the ones that refused the connection, or that were passed
-    over in the last moment.
+    """Instances chosen for its prefill or decode that refused the connection or were passed over at the last
+    moment.
     """
     suspicions: tuple[Suspicion, ...] = ()
     """How instances failed it that had it. Whose fault that was shows elsewhere."""
     is_at_fault: bool = False
-    """It failed alike on two instances that serve others."""
+    """Whether the request failed in the same way on two instances that serve other requests."""
     move: PendingMove | None = None
     """The move of its session that waits for it to be sent."""
     left: str = ""

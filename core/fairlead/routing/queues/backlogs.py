@@ -26,7 +26,7 @@ what can be in time and of all.
 
 @dataclass(slots=True)
 class Waiting:
-    """Some requests of a tenant: how many, the predicted time of their prefills, and the work that they are."""
+    """Waiting requests of a tenant: their number, the predicted time of their prefills, and their work."""
 
     requests: int = 0
     microseconds: int = 0
@@ -59,7 +59,7 @@ class Tenant:
         return self.able.requests + self.late.requests > 0
 
     def figures(self) -> tuple[float, ...]:
-        """Its entries in the matrices, as it stands now."""
+        """The tenant's entries in the matrices, by its present state."""
         able, late = self.able, self.late
         work = able.work + late.work
         self.able_end, self.end = self.served + able.work, self.served + work
@@ -93,7 +93,7 @@ class Backlogs:
         return len(self._tenants) - 1
 
     def give_back(self, row: int) -> None:
-        """Nobody waits there any more, for good."""
+        """Give a slot back: no request waits there, and none will."""
         self._tenants[row].clear()
         self._figures[:, row] = 0.0
         self._free.append(row)
@@ -111,7 +111,7 @@ class Backlogs:
         self._figures[:, row, tenant.entry] = tenant.figures()
 
     def remove(self, row: int, tenant: Tenant) -> None:
-        """A tenant waits no more. The last of its row takes its place."""
+        """Remove a tenant without waiting requests. The last one of its row takes its place."""
         row_tenants, entry = self._tenants[row], tenant.entry
         last = row_tenants.pop()
         if last is not tenant:

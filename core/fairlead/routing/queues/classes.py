@@ -75,7 +75,7 @@ class ClassQueues:
         return None if band is None else self._taken(band.queue.take(now))
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`, without those found late."""
+        """Like `take`, without requests found late."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_in_time(now))
 

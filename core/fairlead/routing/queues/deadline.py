@@ -106,7 +106,7 @@ class DeadlineQueue:
         self._added = 0
         self._pace_then = load.prefill_pace
         self._nothing_until = -inf
-        """Nothing planned goes before, unless another request comes."""
+        """No planned request may be sent before this time, unless another request arrives."""
 
     def __len__(self) -> int:
         return len(self._late.requests) + len(self._able)
@@ -181,7 +181,7 @@ class DeadlineQueue:
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`, but only one that can still be in time, and may go right behind what is in flight."""
+        """Like `take`, but only a request that can still be in time and may be sent right behind those in flight."""
         self.find_late(now)
         planned, _ = self._plan(now)
         return self._take_planned(planned, now, beside=True) if planned else None

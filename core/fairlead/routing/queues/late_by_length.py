@@ -18,7 +18,7 @@ class LateByLength:
 
     def __init__(self) -> None:
         self.requests: dict[str, TrackedRequest] = {}
-        """By id. Read only."""
+        """Keyed by id. Read only."""
         self._heaps: dict[str, list[tuple[int, float, str]]] = {}
         """Tenant → heap of its requests, and of some that left."""
         self._entries = 0

@@ -120,7 +120,7 @@ class RankTurns:
         return self._asked_rows
 
     def _points(self, tenant: str) -> tuple[list[float], list[float]]:
-        """By row, `Turns.points` of a tenant; then those of the row behind all, in which nobody ever waits."""
+        """Keyed by row, `Turns.points` of a tenant; then those of the row behind all, in which nobody ever waits."""
         able: list[float] = []
         everything: list[float] = []
         for turns in self._by_row:  # written out, as each request comes through here for each instance
@@ -157,7 +157,7 @@ class Turns:
         self.least_standing = 0
         """The served work with which a tenant begins to wait that has not had more."""
         self._virtual_time: int | None = None
-        """None before anybody came: the first has no credit, as there is nobody to be behind."""
+        """None before the first request: its tenant gets no credit, as no other tenant is ahead."""
 
     @property
     def are_shared(self) -> bool:
@@ -185,7 +185,7 @@ class Turns:
         self._backlogs.change(self.row, tenant)
 
     def leaves(self, tracked: TrackedRequest, *, late: bool) -> None:
-        """A request waits no more, and was not sent."""
+        """A request has left the queue without being sent."""
         name = tracked.request.tenant
         tenant = self.waiting[name]
         (tenant.late if late else tenant.able).count(tracked, -1)
@@ -250,8 +250,8 @@ class Turns:
         return Overtaken(self._backlogs.requests_beyond(point, self.row), everything, everything - able)
 
     def points(self, name: str) -> tuple[float, float]:
-        """Where a request of this tenant would stand if it came now: after those of its own that can be in time, and
-        after all of its own.
+        """The two positions that a request of this tenant would get now: behind the tenant's requests that can be in
+        time, and behind all of them.
         """
         own = self.waiting.get(name)
         if own is None:

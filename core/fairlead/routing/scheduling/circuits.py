@@ -46,13 +46,13 @@ class Circuits:
         self._open_cases: dict[str, TrackedRequest] = {}
         """Requests in flight that some instance is suspected for, by id."""
         self._counted: Counter[str] = Counter()
-        """By instance, the failures that count against it and whose request is not over."""
+        """Keyed by instance, the failures that count against it and whose request is not over."""
 
     # ── what speaks against an instance ──
 
     def failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """It failed, at a request if that is named. A refusal of a request that is in flight no more says nothing: no
-        other instance can contradict it.
+        """Record a failure of the instance, at the given request if any. A refusal of a request that is no longer in
+        flight does not count: no other instance can contradict it.
 
         When the circuit opens, queued requests leave; the next outcomes taken tell where to.
         """
@@ -105,7 +105,7 @@ class Circuits:
         return circuit is None or circuit.failures <= self._counted[instance]
 
     def discrepancies(self) -> tuple[str, ...]:
-        """In words, what of `_is_witness`'s counts differs from a fresh count; always empty unless there is a bug."""
+        """Differences between the counts of `_is_witness` and a fresh count, in words; empty unless there is a bug."""
         cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
         fresh = Counter(one.instance for one in cases if one.counted)
         return () if fresh == self._counted else (f"failures that may be excused: {dict(self._counted)}, counted afresh {dict(fresh)}",)
@@ -195,7 +195,7 @@ class Circuits:
         self.forget(tracked)
 
     def forget(self, tracked: TrackedRequest) -> None:
-        """How it fared speaks neither for nor against an instance any more; what counts already stays so."""
+        """The request's outcome no longer counts for or against an instance; what was counted stays."""
         self._close(tracked.suspicions)
         tracked.suspicions = ()
 
@@ -222,7 +222,7 @@ class Circuits:
     # ── what speaks for an instance ──
 
     def worked(self, instance: str) -> None:
-        """It answered: its circuit closes."""
+        """The instance answered: its circuit closes."""
         state = self._state
         if state.suspected:
             state.suspected.difference_update(state.targets_of(instance))
@@ -232,7 +232,7 @@ class Circuits:
             state.sync_circuit(instance, circuit)
 
     def lives(self, instance: str) -> None:
-        """More of an answer came."""
+        """A further piece of an answer arrived."""
         circuit = self._state.circuit(instance)
         if circuit is not None:
             circuit.lives()

@@ -43,7 +43,7 @@ class Expecting:
             tracked.expected = None
 
     def taken_back(self, tracked: TrackedRequest) -> None:
-        """It will not be computed there, if it was not yet."""
+        """The request leaves the instance; if its prompt is not computed yet, it never will be there."""
         if tracked.expected is not None:
             source, name = tracked.expected
             self._caches.index.no_longer_expect(source, tracked.request.engine_blocks, name)

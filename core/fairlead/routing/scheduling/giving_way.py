@@ -33,7 +33,9 @@ class GivingWay:
             self._by_tenant[tracked.request.tenant].append(tracked)
 
     def freeing(self, lacking: int, size: Size) -> list[TrackedRequest] | None:
-        """Those that have to leave to free as much; None when all who may do not free it. A later call names others."""
+        """Requests that have to leave to free this much memory; None when all that may leave do not free enough. A
+        later call names others.
+        """
         most = [(-sum(size(one.request) for one in held), tenant) for tenant, held in self._by_tenant.items()]
         own = size(self._request) - sum(has for has, tenant in most if tenant == self._request.tenant)
         heapify(most)

@@ -64,7 +64,7 @@ class HeldRequests:
         return sorted(self._requests.values(), key=lambda tracked: classes.rank(tracked.request.priority_class))
 
     def longest_seconds(self, table: RoutingTable) -> float:
-        """For how long a request is held."""
+        """Maximum seconds for which a request is held."""
         return table.holding.hold_for_seconds if table.outlook is Outlook.COMING else self._settings.no_instances_ttl_seconds
 
     def add(self, tracked: TrackedRequest, now: float) -> None:
@@ -93,7 +93,7 @@ class HeldRequests:
             self._prompt_tokens -= tracked.request.prompt_tokens
 
     def overdue(self, table: RoutingTable, now: float) -> Iterator[TrackedRequest]:
-        """Those held for longer than allowed."""
+        """Requests held for longer than allowed."""
         longest = self.longest_seconds(table)
         for tracked in self:
             if now - tracked.waiting_since < longest:

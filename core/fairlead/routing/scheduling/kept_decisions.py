@@ -25,17 +25,19 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead.targets import instance_of, rank_of
 
 KEPT_PER_MINUTE = 600.0
-"""Most decisions of one pool that a router keeps because of how their requests ended."""
+"""Maximum number of decisions of one pool a minute that a router keeps because of how their requests ended."""
 ASKED_PER_MINUTE = 600.0
-"""Most that it keeps because they were asked for."""
+"""Maximum number a minute that it keeps on request."""
 WEIGHED_PER_MINUTE = 600.0
-"""Decisions whose candidates are noted though nothing speaks for keeping them."""
+"""Maximum number a minute whose candidates are noted although they are unlikely to be kept."""
 AT_RISK_PER_MINUTE = 1800.0
-"""Those beyond whose request may be late, or that come soon after one that was, or that failed."""
+"""Maximum number a minute of noted decisions whose request may be late, or follows soon after a late or failed
+one.
+"""
 TROUBLED_SECONDS = 10.0
 """For this many seconds after a request that is always kept, others count as at risk too."""
 MOST_NOTED = 10_000
-"""Decisions of requests in flight whose candidates are noted at a time."""
+"""Maximum number of decisions of requests in flight whose candidates are noted at a time."""
 
 
 class End(NamedTuple):

@@ -16,7 +16,7 @@ KNOWN_SECONDS = 6.0
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0
-"""Seconds of pending prefill that count no more for each second of age. One is computed meanwhile; the others are left
+"""Seconds of pending prefill that no longer count, per second of age. One is computed meanwhile; the others are left
 out since routers that all hear the same of short queues meet where those were. What is left is an instance that
 stands still, or has work for more than half a minute."""
 SETTLING_SECONDS = 3.0
@@ -86,7 +86,7 @@ class Others:
     # ── what others told ──
 
     def hear(self, share: OthersShare, now: float) -> None:
-        """The newest sums of all others; the ones before count no more."""
+        """Take the newest sums of all other routers; they replace the earlier ones."""
         state = self._state
         if state.is_front or now < self._deaf_until or share.age_seconds > KNOWN_SECONDS:
             return
@@ -112,7 +112,7 @@ class Others:
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is known of others any more; where their prompts are stays true for as long as caches hold them."""
+        """Forget the other routers' load; the places of their prompts stay known for as long as caches hold them."""
         state = self._state
         self._share = None
         state.view.told_routers = 0

@@ -113,7 +113,7 @@ class PoolScheduler:
         return tracked
 
     def tick(self, now: float) -> tuple[Outcome, ...]:
-        """Everything time brings: unseen prefills end, held requests are placed or refused, queues are
+        """Do what is due at this time: unseen prefills end, held requests are placed or refused, queues are
         swept, sent from and bounded.
 
         Raises what the policy raised last; the next tick goes on. A request that it was to place was refused.
@@ -171,7 +171,7 @@ class PoolScheduler:
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """It refused the request; see the protocol."""
+        """The engine refused the request; see the protocol `Scheduler`."""
         if counts:
             self._circuits.failed(instance, now, Fault.REFUSED, request_id)
         return self._retrying.second_opinion(request_id, now, instance, reached=reached, beyond=beyond)
@@ -185,7 +185,7 @@ class PoolScheduler:
             tracked.attempts = (*tracked.attempts, attempt)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Lost after the first byte, or given up."""
+        """The request was lost after its first byte, or its client gave up."""
         return self._progress.abandon(request_id, MoveOutcome.FAILED, now)
 
     def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -210,14 +210,15 @@ class PoolScheduler:
         return self._outcomes.take((), now)
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """It failed, at a request if that is named.
+        """Record a failure of the instance, at the
 
-        When the circuit opens, what waits for the instance is placed elsewhere; the next `tick` tells the outcome.
+        given request if any. When the circuit opens, what waits for the instance is placed elsewhere; the next `tick`
+        tells the outcome.
         """
         self._circuits.failed(instance, now, fault, request_id)
 
     def instance_worked(self, instance: str, now: float) -> None:
-        """It answered: its circuit closes."""
+        """The instance answered: its circuit closes."""
         self._circuits.worked(instance)
 
     def instance_heard(self, instance: str, now: float) -> None:

@@ -48,8 +48,8 @@ class SloSeconds:
         self._paused = False
 
     def completed(self, priority_class: str, table: RoutingTable, now: float, ttft_seconds: float, tpot_seconds: float | None) -> None:
-        """A request ended well and its first token was seen. Or its client left: after that, or so late that the first
-        token could not be in time any more.
+        """A request completed and its first token was seen; or its client left after that, or too late for a first
+        token in time.
         """
         if self._paused or (ended := self._of(priority_class, table, now)) is None:
             return

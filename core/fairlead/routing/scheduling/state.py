@@ -83,7 +83,7 @@ class SchedulerState:
         self.ranked: dict[str, tuple[str, ...]] = {}
         """The targets of each instance of the table that has several."""
         self.circuits: dict[str, Circuit] = {}
-        """By instance: its ranks share a server, and fail together."""
+        """Keyed by instance: its ranks share a server, and fail together."""
         self.suspected: set[str] = set()
         """Targets of instances that failed what they got last, whosever fault it was: others are tried first."""
         self.departed: set[str] = set()

@@ -227,7 +227,7 @@ def uses_old_self(tree: lark.Tree[Any]) -> bool:
 def members_read(tree: lark.Tree[Any]) -> frozenset[str] | None:
     """The members of self and oldSelf that an expression reads; None when it uses one of them as a whole.
 
-    None too for a name that is escaped in the expression, and so another in the object.
+    None also for a name that is escaped in the expression, because the object has it unescaped.
     """
     used = sum(str(node.children[0]) in _SELVES for node in tree.find_data("ident"))
     members = [
