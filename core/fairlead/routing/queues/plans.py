@@ -54,7 +54,7 @@ def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Pl
 
 
 def slack(planned: Sequence[Planned], at: float) -> float:
-    """How long all can wait and still be in time."""
+    """Seconds that all planned requests can wait and still be in time."""
     least = inf
     for one in planned:
         at += one.seconds

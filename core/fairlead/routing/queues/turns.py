@@ -23,9 +23,12 @@ from fairlead.routing.queues.backlogs import Backlogs, Tenant
 from fairlead.routing.queues.plans import water_level
 
 CREDIT_TARGETS = 4.0
-"""What a tenant saves up, in TTFT targets of work; see docs/priorities.md for what it was measured by."""
+"""Credit that a tenant without requests can save up, in TTFT targets of work; docs/priorities.md says how it was
+chosen.
+"""
 MOST_AWAY = 1024
-"""Tenants without a waiting request that are remembered at an instance; beyond, the one that left first is not."""
+"""Maximum number of tenants without a waiting request that an instance remembers; the one that left first is dropped.
+"""
 
 
 class Tenants:
@@ -76,7 +79,7 @@ class RankTurns:
         self._backlogs = Backlogs()
         self._by_instance: dict[str, Turns] = {}
         self._by_row: list[Turns] = []
-        """Also the last turns of rows that were given back, where nobody waits."""
+        """Turns by row, including those of free rows, where no tenant waits."""
         self._asked: Sequence[str] = ()
         """The instances that were asked of last, and their rows."""
         self._asked_rows: IntVector = np.zeros(0, dtype=np.int64)
@@ -148,14 +151,14 @@ class Turns:
         self._everywhere = everywhere
         self._backlogs = backlogs
         self.row = backlogs.take_row()
-        """Its place in the backlogs."""
+        """The queue's row in the backlogs."""
         self._credit = credit
         self.waiting: dict[str, Tenant] = {}
         """Read only."""
         self.away: dict[str, int] = {}
         """Served work of those that wait for nothing and are ahead; the one that left first comes first. Read only."""
         self.least_standing = 0
-        """The served work with which a tenant begins to wait that has not had more."""
+        """The least served work with which a tenant starts to wait."""
         self._virtual_time: int | None = None
         """None before the first request: its tenant gets no credit, as no other tenant is ahead."""
 
@@ -217,12 +220,14 @@ class Turns:
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
-        """Whether its tenant will have had no more than the least served of late, also with this request."""
+        """Whether the request's tenant, including this request, will have had no more than the least served tenant with
+        late requests.
+        """
         return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
-        """Whether all that wait and can be in time have had as much as its tenant would have had with this request, and
-        its credit.
+        """Whether every tenant with requests that can be in time has had at least as much as this tenant would have
+        with the request, less its credit.
         """
         tenant = self.waiting[tracked.request.tenant]
         others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]

@@ -63,7 +63,7 @@ class Asking:
             self._waiting.place_new(tracked, now)
 
     def tell(self, word: Word, now: float) -> None:
-        """Tell the decider, if there is one."""
+        """Send a message to the decider, if there is one."""
         if self.decider is not None:
             self.decider.tell(word, now)
 

@@ -1,7 +1,7 @@
 """Circuits: instances that fail are not chosen for a while, and what waits for them is placed elsewhere.
 
-A failure speaks of the instance, or of the request. What refused the connection had no request to fail on. Any other
-failure is a *suspicion* until it is known how the request fares elsewhere:
+A failure speaks of the instance, or of the request. An engine that refused the connection had received no request. Any
+other failure is a *suspicion* until it is known how the request fares elsewhere:
 
 - another instance serves it, or has had it for longer than it took to fail: the failure counts against the instance;
 - another instance fails it alike: it speaks of the request, and no failure counts. Unless it lost the connection, the
@@ -146,8 +146,8 @@ class Circuits:
         return sum(one.prefilling + one.decoding for one in self._state.loads_of(load.entry.id))
 
     def stalled(self, load: InstanceLoad, now: float, *, stalled: bool) -> None:
-        """Its engine, or this rank of it, has work and makes no progress, or does again: that is seen, and needs no
-        failures in a row.
+        """The engine, or this rank of it, has work and makes no progress, or makes progress again. This is
+        observed, so it needs no consecutive failures.
         """
         state, instance = self._state, load.entry.id
         state.view.now = now
@@ -173,8 +173,8 @@ class Circuits:
         return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
-        """What time shows: of each request that failed somewhere, whether it has run elsewhere for long enough, or has
-        ended without an answer.
+        """Decide by the time passed, for each request that failed somewhere, whether it has run elsewhere for long
+        enough or has ended without an answer.
         """
         for request_id, tracked in tuple(self._open_cases.items()):
             is_over = self._state.requests.get(request_id) is not tracked

@@ -18,10 +18,12 @@ from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetche
 from fairlead.routing.scheduling.state import SchedulerState
 
 LOOK_AGAIN_SECONDS = 0.1
-"""How soon it is asked again whether an engine has begun with a request."""
+"""Seconds between two checks whether an engine has begun with a request."""
 LEAST_PREFILL_SECONDS = 0.01
 LONGEST_DOUBT_SECONDS = 10.0
-"""An engine that says for longer, besides the largest error of a prediction, that it does not begin is not believed."""
+"""Seconds after which, beyond the largest error of a prediction, an engine that still reports a request as not begun is
+no longer believed.
+"""
 
 
 class Dispatching:

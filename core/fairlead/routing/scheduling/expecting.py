@@ -19,7 +19,7 @@ class Expecting:
         self._caches = caches
         self.seconds = seconds
         self._computed: deque[tuple[float, Source, tuple[int, ...], str]] = deque()
-        """Until when what was computed is expected still."""
+        """When computed blocks stop being expected, in seconds of the scheduler's clock."""
 
     @property
     def is_on(self) -> bool:
@@ -27,7 +27,7 @@ class Expecting:
         return self.seconds > 0
 
     def sent(self, tracked: TrackedRequest) -> None:
-        """The request was sent where it is to be computed."""
+        """The request was sent to the instance that computes it."""
         keys = tracked.request.engine_blocks
         source = self._caches.heard.get(tracked.instance) if keys and self.is_on else None
         if source is not None:

@@ -1,4 +1,4 @@
-"""Giving way: whose held requests leave for one that there is no room for, where tenants share fairly."""
+"""Giving way: which held requests leave to make room for a new one, where tenants share fairly."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ def in_requests(_: RoutingRequest) -> int:
 
 
 def in_bytes(request: RoutingRequest) -> int:
-    """What its body takes of memory."""
+    """The bytes of memory that its body takes."""
     return request.body_bytes
 
 

@@ -17,7 +17,7 @@ from fairlead.routing.scheduling.table_changes import count_unlisted
 
 
 class Guests:
-    """The part of a decider that knows whose each request is."""
+    """Knows for a deciding router which router each request came from."""
 
     def __init__(self, state: SchedulerState, circuits: Circuits, retrying: Retrying, outcomes: Outcomes) -> None:
         self._state = state

@@ -60,7 +60,7 @@ class KeptDecisions:
         self._noted: dict[str, DecisionRecord] = {}
         self._kept: list[DecisionRecord] = []
         self._ended: Counter[KeptFor] = Counter()
-        """Requests since the last row of their reason was taken."""
+        """Number of ended requests by reason, since a row of that reason was last taken."""
         self._always = RateLimit(KEPT_PER_MINUTE, 0.0)
         self._asked = RateLimit(ASKED_PER_MINUTE, 0.0)
         self._weighed = RateLimit(WEIGHED_PER_MINUTE, 0.0)
@@ -136,7 +136,9 @@ class KeptDecisions:
         return tuple(replace(record, sample_rate=rates[record.kept]) for record in taken)
 
     def take_unkept(self) -> int:
-        """Decisions not kept since the last take though their requests ended in a way for which they are."""
+        """Number of decisions since the last take that should have been kept for how their requests ended, but exceeded
+        the limit.
+        """
         unkept, self._unkept = self._unkept, 0
         return unkept
 

@@ -9,17 +9,17 @@ from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_O
 from fairlead.routing.scheduling.state import SchedulerState
 
 FORGET_SECONDS = 10.0
-"""How often it is looked for what is too old."""
+"""Seconds between two checks for figures that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance is taken to have the table's speed again: what held it up may be
-over, and an instance that is never chosen could not show that.
+"""Seconds without a prefill after which an instance is assumed to have the table's speed again: the cause of its
+slowness may be over, and an instance that is never chosen could not show that.
 """
 
 MUCH = 1.25
 """Factor by which the predicted speed has to change before waiting requests are predicted again."""
 
 TELLING_TOKENS = 16
-"""The shortest answer, or part of a running one, in tokens, whose pace is measured."""
+"""Tokens of the shortest answer, or part of a running answer, whose pace is measured."""
 
 
 def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:

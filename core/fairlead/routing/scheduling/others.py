@@ -12,7 +12,7 @@ from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.scheduling.state import SchedulerState
 
 KNOWN_SECONDS = 6.0
-"""Routers send a share once a second. Older ones say nothing about the present."""
+"""Age in seconds after which a received share no longer counts; routers send one a second."""
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0

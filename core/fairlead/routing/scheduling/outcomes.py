@@ -82,7 +82,7 @@ class Outcomes:
         self._refusals.append(self.end_refused(tracked, refusal, now))
 
     def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> Refusal:
-        """End a request that will not be served and whose caller is about to be answered. Returns the refusal with its
+        """End a request that will not be served, whose caller gets its answer now. Returns the refusal with its
         decision.
         """
         state = self._state
@@ -123,7 +123,7 @@ class Outcomes:
         self._refusals = [refusal for refusal in self._refusals if refusal.request.id != request_id]
 
     def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:
-        """A refusal because no instance accepts."""
+        """A refusal because no instance accepts requests."""
         return nobody_serves(request, self._state.table.pool, waited_seconds, self._seconds_to_instance(now))
 
     def unheld(self, request: RoutingRequest, now: float) -> Refusal | None:

@@ -1,4 +1,4 @@
-"""What a policy raises holds up no request: it is kept for the next tick, whose caller reports it."""
+"""An exception of a policy delays no request: it is kept for the next tick, whose caller reports it."""
 
 
 class PolicyFailures:

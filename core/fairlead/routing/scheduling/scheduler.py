@@ -245,8 +245,8 @@ class PoolScheduler:
         )
 
     def broken(self, now: float) -> tuple[str, ...]:
-        """Instances that are shut: their circuit is open, as they failed or are being probed, or their engine is
-        stalled, at all of its ranks.
+        """Instances that get no requests: their circuit is open, or all ranks of their engine are
+        stalled.
         """
         state = self._state
         shut = dict.fromkeys(instance_of(target) for target, load in state.loads.items() if load.is_shut(now))
@@ -299,7 +299,7 @@ class PoolScheduler:
         return engine_memories.keep(state.table, known, state.decode_times.coefficients, now)
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Go by what was observed before; see the protocol."""
+        """Use what was observed before; see the protocol."""
         recall_engines(self._state, memory, now)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:

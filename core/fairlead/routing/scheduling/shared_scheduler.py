@@ -1,4 +1,6 @@
-"""A scheduler of the requests of several routers, or one that leaves its own to another (see `contracts.sharing`)."""
+"""A scheduler that also decides for other routers, or lets another router decide for its own requests (see
+`contracts.sharing`).
+"""
 
 from collections import Counter
 from collections.abc import Collection
@@ -70,7 +72,7 @@ class SharedScheduler(PoolScheduler):
         self._asking.begin(decider, now)
 
     def ask_nobody(self, now: float) -> tuple[Outcome, ...]:
-        """The decider is away or another is to come: decide for itself, also for what has no verdict yet."""
+        """The decider is unreachable or about to change: decide alone, also for requests without a verdict."""
         if self._asking.decider is None:
             return ()
         self._state.view.now = now

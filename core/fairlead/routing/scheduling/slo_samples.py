@@ -26,7 +26,7 @@ class _Ended:
 
 
 class SloSeconds:
-    """Counts what became of requests, until it is taken. Not `kept`, it counts nothing.
+    """Counts the outcomes of requests until they are taken. Not `kept`, it counts nothing.
 
     `limit` bounds the keys between two takes; `dropped` counts requests beyond.
     """
@@ -40,7 +40,7 @@ class SloSeconds:
         self.dropped = 0
 
     def pause(self) -> None:
-        """Somebody else counts what is served and what fails; only refusals made here are counted here."""
+        """Another router counts what is served and what fails; only refusals made here are counted here."""
         self._paused = True
 
     def resume(self) -> None:

@@ -133,7 +133,9 @@ class SchedulerState:
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
 
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
-        """How to ask what waits for an instance and would be sent after the request; None where nothing would be."""
+        """A query for the requests that wait for an instance and would be sent after this one; None where there can be
+        none.
+        """
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
             declared = self.classes.are_declared
             rank = self.classes.rank(request.priority_class) if declared else 0
