@@ -19,7 +19,7 @@ KEPT = 200
 
 LONGEST_SECONDS = 86_400.0
 MEMORY_SECONDS = 3600.0
-"""How long the last ones count where none finishes."""
+"""Seconds for which remembered decodes count while no further one finishes."""
 
 
 class DecodeLifetimes:
@@ -41,7 +41,7 @@ class DecodeLifetimes:
         return sum(self._ordered) / KEPT
 
     def observe(self, seconds: float, now: float = 0.0) -> None:
-        """A decode finished after this many seconds. What is not a time is ignored, and a longer one counts as
+        """A decode finished after this many seconds. Impossible times are ignored, and a longer one counts as
         `LONGEST_SECONDS`.
         """
         if not 0 <= seconds < inf:
@@ -68,7 +68,7 @@ class DecodeLifetimes:
     def remaining(self, ages: FloatVector, seconds: float) -> FloatVector:
         """The share of decodes of these ages (s) that last `seconds` more.
 
-        What outlives all that are remembered may end at any time.
+        A decode older than all remembered ones may end at any time.
         """
         alive = self.surviving(ages)
         outlived = alive <= 0

@@ -51,8 +51,8 @@ def unavailable(request: RoutingRequest, reason: RejectionReason, *, retry_after
 
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
-    """429: as many requests as allowed already wait wherever this one could go; of those of other tenants, where they
-    wait `in_turn`, only what goes before it.
+    """429: as many requests as allowed already wait wherever this one could go; where tenants share fairly
+    (`in_turn`), only the requests of other tenants that go first count.
     """
     message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
     return contended(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
@@ -76,8 +76,8 @@ def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
 
 
 def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
-    """429: others that can still be in time left it no room on the instance of `load`, and now it
-    cannot be in time itself.
+    """429: requests that can still be in time left this one no room on the instance of `load`, so
+    it can no longer be in time.
     """
     waited, target = now - request.arrived_at, table.slo.ttft_seconds
     return contended(
@@ -95,7 +95,7 @@ def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float,
 
 
 def none_within(request: RoutingRequest, pool: PoolKey) -> Refusal:
-    """503: of the instances that may serve this request none accepts."""
+    """503: no instance that may serve this request accepts requests."""
     message = f"none of the endpoints that the gateway allows for this request accepts requests of pool {pool}"
     return unavailable(request, RejectionReason.NO_INSTANCES, retry_after_seconds=1.0, message=message)
 

@@ -27,7 +27,7 @@ def score(
     ttft_seconds: float | None = None,
     terms: dict[str, float] | None = None,
 ) -> CandidateScore:
-    """What is common to all policies. `speed` is prefill tokens per second; `total` what the policy compares;
+    """The score fields that all policies share. `speed` is prefill tokens per second; `total` what the policy compares;
     `ttft_seconds` its own prediction, if it made one.
     """
     miss = max(1, request.prompt_tokens - hit_tokens)

@@ -99,7 +99,7 @@ ELSEWHERE: Mapping[str, str] = {
     "requestHandler": "docs/gateway.md says which paths are read and how",
     "parser": "docs/gateway.md says which paths are read and how",
 }
-"""Sections of llm-d's file that are not read → where the same is said."""
+"""Sections of llm-d's file that are not read → the field of the pool's spec that replaces them."""
 
 DEFAULT_CONFIG: Mapping[str, Any] = {
     "apiVersion": API_VERSIONS[0],
@@ -129,7 +129,7 @@ class EndpointPickerPlan:
     expected_seconds: float
     """How long a prompt's blocks are expected before events report them; 0 = they are not."""
     notes: tuple[str, ...]
-    """A line for each thing that Fairlead does in a way of its own."""
+    """A line for each plugin that Fairlead implements differently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

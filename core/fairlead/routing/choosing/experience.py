@@ -10,21 +10,22 @@ from fairlead.predictors.reports import HeuristicReason, LearningReport
 from fairlead.predictors.samples import Floats, Samples
 
 SAMPLES_KEPT = 20_000
-"""Samples that may wait for a learner; beyond it the oldest go."""
+"""Maximum number of samples that wait for a learner; beyond it the oldest are dropped."""
 
 RECENT = 500
-"""Samples by which errors and drift are judged."""
+"""Number of recent samples by which errors and drift are judged."""
 
 JUDGED_AFTER = 100
-"""Predictions of a model before it is compared with the formula."""
+"""Number of predictions of a model before it is compared with the formula."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
     """When a model is obeyed, by its mean error against that of the router's own formula for the same requests.
 
-    It is no more once it errs by more than `lost` times as much, and again once by less than `regained` times, so that
-    the two do not take turns. `unproven`: nor before it was compared, nor after another one lost, until it was.
+    It is not used any longer once it errs by more than `lost` times as much, and again once by less than `regained`
+    times, so that the two do not take turns. `unproven`: nor before it was compared, nor after another one lost, until
+    it was.
     """
 
     lost: float
@@ -33,9 +34,11 @@ class Trust:
 
 
 HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
-"""Where a heuristic that predicts nothing stands in: a model that errs a little more than the formula places better."""
+"""Limits where the alternative is a heuristic without predictions: even a model that errs a little more than the
+formula places better.
+"""
 BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
-"""Where the formula itself stands in."""
+"""Limits where the alternative is the formula itself."""
 
 
 class Comparison:
@@ -55,7 +58,7 @@ class Comparison:
         return not self._trust.unproven and self.judged is None
 
     def saw(self, model_error: float, formula_error: float) -> None:
-        """A request's TTFT came; both errors in seconds."""
+        """Record both errors of an observed TTFT, in seconds."""
         if len(self._errors) == RECENT:
             oldest = self._errors[0]
             self._model -= oldest[0]
@@ -114,7 +117,7 @@ class Experience:
             self.comparison.saw(*errors)
 
     def take(self) -> Samples:
-        """The samples nobody took yet, oldest first."""
+        """The samples not taken yet, oldest first."""
         if not self._rows:
             return Samples.none(self._width)
         taken = Samples.of(tuple(self._rows), tuple(self._ttfts))

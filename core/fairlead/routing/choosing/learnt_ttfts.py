@@ -116,7 +116,7 @@ class LearntTtfts:
 
 
 class LearnsTtfts:
-    """What makes a policy one that `LearnsOnline`: TTFTs, by a model."""
+    """Makes a policy one that `LearnsOnline`: it predicts TTFTs with a model."""
 
     def __init__(self, learnt: LearntTtfts) -> None:
         self._learnt = learnt

@@ -34,7 +34,7 @@ class PlacedPrompts:
             self._placed[request.blocks[-1]] = now, instance
 
     def computed(self, request: RoutingRequest) -> None:
-        """Its prompt is computed: where, is for the index of what engines hold to say."""
+        """Its prompt is computed; from now on the index of engines' caches shows where it is held."""
         if request.blocks:
             self._placed.pop(request.blocks[-1], None)
 

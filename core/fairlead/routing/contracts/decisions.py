@@ -19,8 +19,8 @@ class Decision:
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     weigh: Callable[[], Weighing] = field(compare=False, repr=False)
-    """What was compared, as long as nothing has changed since: called at once, and only for
-    decisions that are recorded.
+    """Returns what was compared. Valid only while nothing has changed, so it is called at
+    once, and only for recorded decisions.
     """
     session: str | None = None
     """The session whose home becomes `instance`, when the policy keeps homes for requests that name none; None = the

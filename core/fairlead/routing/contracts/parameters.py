@@ -98,12 +98,12 @@ class QueueParameters:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was given and is not needed, a line each; most policies take nothing of the kind."""
+        """Configured things that are not needed, a line each; empty for most policies."""
         return ()
 
 
 LEAST_GAIN_SECONDS = 0.05
-"""What moves a session unless a pool says otherwise (docs/experiments.md)."""
+"""The default least gain that moves a session (docs/experiments.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ class RoutingRequest:
     beginning: int = 0
     """Hash of how the conversation begins, the same in all its turns; 0 = unknown."""
     named: str | None = None
-    """The client's name for the session, where that turned out to be shared and `session` is another, or none."""
+    """The client's name for the session, if it turned out to be shared, so that `session` is another name or None."""
     max_output_tokens: int = 0
     streamed: bool = True
     """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its
@@ -58,7 +58,7 @@ class RoutingRequest:
     client_id: str = ""
     """The client's own id of the request, "" if it gave none."""
     explain: bool = False
-    """Its client asked for its decision to be kept, and may."""
+    """Whether its client asked for the decision to be kept and has the right to."""
     engine_blocks: tuple[int, ...] = ()
     """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
     tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.
@@ -86,7 +86,7 @@ class QueuedRequest(Protocol):
 
     @property
     def miss_tokens(self) -> int:
-        """What it counts for on `instance`."""
+        """Uncached prompt tokens that it counts for on `instance`."""
 
 
 class Overtaken(NamedTuple):

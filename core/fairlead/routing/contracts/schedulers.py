@@ -51,9 +51,9 @@ class Dispatch:
     """The instance to fetch KV blocks of the prompt from before computing the rest."""
     transfer_tokens: int = 0
     by_events: bool = False
-    """Whether `hit_tokens` is what the instance's own events say, and not what its router remembers."""
+    """Whether `hit_tokens` comes from the instance's own KV events rather than the router's memory."""
     by_guess: bool = False
-    """Whether some of that is only expected: no event has reported it yet."""
+    """Whether some of these hits are only expected: no KV event has reported them yet."""
     kept: bool = False
     """Whether the decision will be kept because it was asked for, by the client or for its session."""
 
@@ -214,15 +214,15 @@ class Scheduler(Protocol):
         """The client went away."""
 
     def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The engine refused the request as its client made it (4xx): nobody's failure."""
+        """The engine refused the client's request as invalid (4xx): this does not count as a failure."""
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Feed the circuit breaker, before `retry` or `fail` ends the attempt. Whose fault the failure of a request is,
-        shows how it fares elsewhere.
+        """Feed the circuit breaker, before `retry` or `fail` ends the attempt. Whether the instance or the request is
+        at fault shows when the request runs elsewhere.
         """
 
     def instance_heard(self, instance: str, now: float) -> None:
-        """Its HTTP server answers questions about itself."""
+        """Record that the engine's HTTP server answers health and metrics requests."""
 
     def instance_worked(self, instance: str, now: float) -> None: ...
 
@@ -270,8 +270,8 @@ class Scheduler(Protocol):
         """The prompt prefixes that each instance is believed to hold, to be kept for the next start of a router."""
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns of how
-        many instances something was recalled.
+        """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns for
+        how many instances something was recalled.
         """
 
     def engine_memory(self, now: float) -> EngineMemory:

@@ -90,7 +90,7 @@ class Completed:
 
 @value
 class Abandoned:
-    """The request ended without having been served."""
+    """The request ended without being served."""
 
     request: str
     outcome: MoveOutcome
@@ -113,7 +113,7 @@ class SentElsewhere:
     decode: str | None
     by_proxy: bool = False
     refused: bool = False
-    """`failed` refused the request (4xx), which may be its own fault: nothing moves."""
+    """The instance `failed` rejected the request (4xx), perhaps rightly: no session moves."""
 
 
 @value

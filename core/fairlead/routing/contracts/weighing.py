@@ -12,7 +12,7 @@ from fairlead.reports.units import Unit as Unit
 
 
 class Better(StrEnum):
-    """The direction in which a term speaks for an instance."""
+    """Whether a higher or a lower value of a term is better."""
 
     LOWER = "lower"
     HIGHER = "higher"
@@ -68,7 +68,7 @@ class DecisionRule:
 
     `because` ends the sentence "X was chosen: …". By `order` (terms in turn, each in its direction; empty = the rule
     compares nothing) the chosen one is the best of the candidates for which `among` holds (all when None). `given` must
-    hold for the rule to have been the one. What is still equal goes `ties`.
+    hold for the rule to have been the one. Remaining ties are broken by `ties`.
     """
 
     code: str
@@ -160,5 +160,5 @@ COMMON_LIMITS = (QUEUE_LIMIT, GAIN, LEAST_GAIN)
 
 
 def better(term: Term, one: float, other: float) -> bool:
-    """Whether `one` speaks more for an instance than `other`."""
+    """Whether `one` is the better value of the term."""
     return one < other if term.better is Better.LOWER else one > other

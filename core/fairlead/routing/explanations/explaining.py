@@ -214,7 +214,7 @@ def in_words(value: float, unit: Unit, digits: int = 2) -> str:
 
 
 def pair_in_words(one: float, other: float, unit: Unit) -> tuple[str, str]:
-    """Both, with as many digits as it takes to tell them apart."""
+    """Both values, with enough digits to tell them apart."""
     for digits in (2, 4, 6, 9):
         words = in_words(one, unit, digits), in_words(other, unit, digits)
         if words[0] != words[1] or one == other:

@@ -110,7 +110,7 @@ def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
 
 
 def promise(move: TimedMove) -> str:
-    """What staying and moving were predicted to take. A loss is called one."""
+    """The predicted seconds of staying and of moving; a predicted loss is named as a loss."""
     stay, go, benefit = move.predicted_source_ttft_seconds, move.predicted_target_ttft_seconds, move.benefit_seconds
     if stay is None or go is None or benefit is None:
         return "What staying would have taken was not predicted."

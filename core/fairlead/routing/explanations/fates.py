@@ -27,7 +27,7 @@ FAILURES = {
 
 
 def fate(decision: SampledDecision[Any, Any]) -> str:
-    """How its request went and ended; "" where that was not recorded."""
+    """How the request proceeded and ended; "" where that was not recorded."""
     return " ".join(_sentences(decision))
 
 

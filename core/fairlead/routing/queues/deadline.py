@@ -311,7 +311,7 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""The weight of a prefill of usual length in the instance's lasting pace."""
+"""Weights of a prefill of usual length: in the instance's present pace, and in its lasting pace."""
 FASTEST, SLOWEST = 0.001, 1000.0
 """The least and the largest pace."""
 MOST_TIMES = 4.0
