@@ -40,7 +40,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class List(Generic[Item]):
-    """A list of the API: how a page is asked for, its path for exports, and what a row of the table shows."""
+    """A list of the API: how to request a page, its path for exports, and what a row of the table shows."""
 
     fetch: Callable[[ControlApi, dict[str, Any]], Awaitable[Page[Item]]]
     path: str

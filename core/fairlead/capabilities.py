@@ -14,7 +14,7 @@ from math import inf, isfinite
 
 
 class Source(StrEnum):
-    """Where a figure comes from, the best first."""
+    """Where a figure comes from, best source first."""
 
     MEASURED = "measured"
     """Observed on the pool's own instances, of late."""

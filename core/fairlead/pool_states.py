@@ -86,7 +86,7 @@ class PoolState:
     instances: tuple[InstanceReport, ...]
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
-    """As in the routing table."""
+    """Unix seconds when the pool opens, as in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
     """Classes of requests besides those of the spec, of InferenceObjectives."""
@@ -163,7 +163,7 @@ class UnheardPools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEvent:
-    """Something the operator did or refused, for history and audit: a scale step, a drain, a
+    """An action that the operator took or refused, for history and audit: a scale step, a drain, a
     replacement, a policy change.
 
     Only the first `LONGEST_MESSAGE` bytes of a longer message are kept, such as one of several admission webhooks, as

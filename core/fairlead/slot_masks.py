@@ -20,7 +20,7 @@ def bits_of(mask: int, width: int) -> SlotVector:
 
 
 def slots_of(mask: int) -> Iterator[int]:
-    """The same one by one."""
+    """The same slots, one by one."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1

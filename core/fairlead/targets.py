@@ -59,8 +59,8 @@ def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -
 
 
 def chosen_rank(key: str, targets: Sequence[str]) -> str:
-    """One of an instance's targets by rendezvous hashing: the same for a key wherever it is asked, and another only if
-    that target goes.
+    """One of an instance's targets by rendezvous hashing: every process chooses the same one for a key, and another
+    only if that target disappears.
     """
     return max(targets, key=lambda target: (xxh3_64_intdigest(f"{key}\n{target}".encode()), target))
 

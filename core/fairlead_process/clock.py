@@ -63,7 +63,7 @@ class AwakeClock:
     """The time of `clock` at first, which then goes on only while this process runs: not while it is stopped, swapped
     out or suspended.
 
-    By it silence is measured, as nobody can be heard who speaks while we sleep. `look` must be called often; of the
+    By it silence is measured, as this process receives nothing while it sleeps. `look` must be called often; of the
     time between two looks at most `LONGEST_LOOK_SECONDS` count.
     """
 

@@ -61,5 +61,5 @@ def too_deep(deepest: int = DEEPEST) -> str:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """What is wrong with such a text."""
+    """Words for a text that is not UTF-8."""
     return f"it is not UTF-8: byte {error.start} cannot be read"

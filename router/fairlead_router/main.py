@@ -65,7 +65,7 @@ from fairlead_router.training.trainer import Trainer
 TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
 KEEP_SECONDS = 10.0
-"""How often what instances are believed to hold is written to disk."""
+"""Seconds between two writes of the instances' believed caches to disk."""
 
 logger = logging.getLogger(__name__)
 

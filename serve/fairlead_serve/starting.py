@@ -204,7 +204,7 @@ def _engines(urls: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[di
 
 
 async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
-    """What each engine says of itself, asked at the same time."""
+    """What each engine reports about itself; all are asked at once."""
     prober = Prober()
     try:
         return tuple(await asyncio.gather(*(prober.findings(url) for url in urls)))

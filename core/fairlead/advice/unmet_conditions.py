@@ -16,7 +16,7 @@ operator's silence are findings of their own; the other conditions only describe
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for each."""
+    """One finding for each unmet condition."""
     ready = next((one for one in pool.conditions if one.type == "Ready"), None)
     if ready is not None and ready.status == "False":
         yield _not_ready(pool, ready)

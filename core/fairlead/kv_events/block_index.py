@@ -31,7 +31,7 @@ _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attenti
 
 @dataclass(slots=True, kw_only=True)
 class IndexCounts:
-    """What the index did not take, and what it had to forget. All count blocks."""
+    """Blocks that the index did not accept, and blocks that it had to forget."""
 
     unknown_parent: int = 0
     """Stored after a block the index does not know: events were lost, or began before we listened."""
@@ -63,7 +63,7 @@ class BlockIndex:
         self._added: dict[int, list[Holding]] = {}
         """Request key → holdings in order of adding; only kept where `most_holders` asks for it."""
         self._cleared: list[Holding] = []
-        """What was cleared and is not swept; no source has their bits any more, so no prompt finds them."""
+        """Cleared blocks that are not swept yet; no source has their bits, so no prompt finds them."""
         self.slots_version = 0
         """Grows when a source takes or leaves a slot."""
         self._slots: dict[Source, int] = {}
@@ -162,7 +162,7 @@ class BlockIndex:
                 requests.add(request)
 
     def no_longer_expect(self, source: Source, keys: Sequence[int], request: str) -> None:
-        """What is still expected because of this request is not any more; unknown ones are ignored."""
+        """Stop expecting the blocks that are still expected because of this request; unknown requests are ignored."""
         cache = self._caches.get(source)
         if cache is None:
             return

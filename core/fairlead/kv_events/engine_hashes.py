@@ -107,9 +107,9 @@ class EngineHashing:
 def recognise(
     sequences: Sequence[Sequence[int]], block_size: int, seen: Collection[BlockHash], seeds: Sequence[str]
 ) -> EngineHashing | None:
-    """How the engine hashes whose events carry hashes `seen` for some of these token sequences; None if no way fits.
+    """How the engine hashes whose events carry hashes `seen` for some of these token sequences; None if no algorithm
 
-    64 bits do not agree by chance, so one hash that is found is proof.
+    fits. 64 bits do not agree by chance, so one matching hash is proof.
     """
     if any(isinstance(block_hash, bytes) for block_hash in seen):
         form = HashForm.DIGEST

@@ -42,8 +42,8 @@ class Holders:
     def depths(self, keys: Sequence[int], alone: int, together: Iterable[int]) -> list[tuple[int, int]]:
         """(mask, leading blocks), shallowest first, of all that have at least the first block.
 
-        Each bit of `alone` is one for itself; of each mask of `together`, the holdings of one source, any may have the
-        next block, and its lowest bit stands for it. O(blocks), and what changes from one block to the next.
+        Each bit of `alone` is a holding of its own; of each mask of `together`, the holdings of one source, any may
+        have the next block, and its lowest bit stands for it. O(blocks), and what changes from one block to the next.
         """
         get = self.masks.get
         before = get(keys[0], 0) if keys else 0

@@ -52,7 +52,7 @@ class Agreement:
 
     @property
     def exact_share(self) -> float:
-        """Their share, 0 to 1; 1 without requests."""
+        """The share of exact predictions, 0 to 1; 1 without requests."""
         return self.exact_requests / len(self.predictions) if self.predictions else 1.0
 
     @property

@@ -31,7 +31,7 @@ class Holding:
 
 
 class Cache:
-    """What is known of one source."""
+    """The cache that one source's events describe."""
 
     __slots__ = ("block_size", "expecting", "groups_left_out", "holdings", "mask")
 

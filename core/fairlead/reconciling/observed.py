@@ -18,7 +18,7 @@ class PodHealth(StrEnum):
     UNREACHABLE = "Unreachable"
     """Its node stopped reporting; it may still run."""
     FAILED = "Failed"
-    """It ended and never comes back."""
+    """The pod has ended and never runs again."""
 
 
 _LOSSES = {PodHealth.FAILED: "PodFailed", PodHealth.UNREACHABLE: "NodeUnreachable"}
@@ -45,17 +45,17 @@ class ObservedInstance:
     drain_requested: bool = False
     """A person wants it emptied and replaced."""
     drained_on_request: bool = False
-    """Its drain began because a person wanted it."""
+    """Whether its drain began because a person asked for it."""
     drained_as_surplus: bool = False
     """Its drain began because fewer instances were wanted."""
     ordinal: int = 0
     """Its number in the pool, counted from 1; 0 = made before instances were counted."""
     failures: int = 0
-    """How many instances in a row failed before this one: it replaces the last of them."""
+    """How many consecutive instances failed before this one, which replaces the last of them."""
     health_reason: str = ""
     """Kubernetes' word for the health, such as `Evicted`; empty when it gives none."""
     adopted: bool = False
-    """It is a pod of a workload that the pool selects: nothing here makes or deletes it."""
+    """Whether the pod belongs to a workload that the pool selects: Fairlead neither creates nor deletes it."""
     place: int = 0
     """The ordinal of a pod of an ordered workload. The highest is removed first."""
     template: str = ""
@@ -148,7 +148,7 @@ class DesiredRole:
     adopts: bool = False
     """Its instances are pods that it selects; `spec_hash` is that of the selected ones."""
     workload: Workload | None = None
-    """What is to be scaled to `replicas`; None = nothing, or nothing that may be scaled now."""
+    """The workload to scale to `replicas`; None = there is none, or it may not be scaled now."""
     replace_stalled_after_seconds: float = 60.0
     """An instance whose engine is stalled for this many seconds is replaced; 0 = never."""
     prefill_speed: Figure = UNDECLARED_SPEED
@@ -175,7 +175,7 @@ class DesiredPool:
     role_change: RoleChange = RoleChange.REPLACE
 
     def role(self, role: Role | None) -> DesiredRole | None:
-        """What is wanted of a role, None when the pool has no such role."""
+        """The desired state of a role; None when the pool has no such role."""
         return next((wanted for wanted in self.roles if wanted.role is role), None)
 
 

@@ -39,10 +39,10 @@ class Rollout:
     updated: Mapping[Role, int] = field(default_factory=dict)
     """Keyed by role, the largest number of updated instances that ever served at once."""
     updated_at: float
-    """When one of them grew last."""
+    """When one of these numbers last grew."""
     worse_since: float | None = None
     measured: str = ""
-    """What has been worse since then, in words."""
+    """What has got worse since then, in words."""
     regressed: bool = False
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:

@@ -26,7 +26,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAddress:
-    """Where other routers may ask a router to decide for them, and what they need for that.
+    """The address at which other routers may ask a router to decide for them, and the secret they need.
 
     Any router that knows the `secret` may ask; only live routers get it, and each process makes a new one. Routers that
     speak another `protocol` do not ask each other.

@@ -78,14 +78,14 @@ class KeptFor(StrEnum):
     """Why a decision is kept. The first of these that holds, in this order, is the reason; each request has one."""
 
     ASKED = "asked"
-    """Its client asked for it (`x-fairlead-explain`)."""
+    """Its client asked to keep it (`x-fairlead-explain`)."""
     SESSION = "session"
     """All decisions of its session are kept for some minutes."""
     REFUSED = "refused"
     FAILED = "failed"
     RETRIED = "retried"
     LATE = "late"
-    """It missed the TTFT or the TPOT target."""
+    """Its request missed the TTFT or the TPOT target."""
     MOVED = "moved"
     """Its session's home moved with it, or it was re-routed."""
     SAMPLE = "sample"
@@ -179,7 +179,7 @@ class SampledDecision(Generic[Pool, Time]):
 
     @property
     def served_target(self) -> str | None:
-        """What computed the prompt, by that name."""
+        """The target that computed the prompt, named in the same way."""
         return None if self.served_by is None else target_of(self.served_by, self.served_by_rank)
 
 

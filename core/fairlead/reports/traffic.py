@@ -10,7 +10,7 @@ ID_BITS = 53
 
 
 def salt_of(uid: str) -> bytes:
-    """What the ids of a pool with this uid are keyed with, so that they mean nothing in another one."""
+    """The key for the ids of a pool with this uid, so that they mean nothing in another pool."""
     return uid.encode()[:64]
 
 
@@ -30,7 +30,7 @@ TRAFFIC_BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that came to a pool, whatever became of it: when, how long it was, and which prompts begin alike.
+    """A request that came to a pool, whatever its outcome: its time, its length, and which prompts begin alike.
 
     `at` is its arrival. `blocks` has an id for each full block of TRAFFIC_BLOCK_TOKENS of the prompt: equal ids mean
     equal text up to and including that block. Ids and `session` are numbers below 2**53, hashed with the pool's uid, so

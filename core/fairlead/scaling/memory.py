@@ -53,7 +53,7 @@ class RoleMemory:
     told: str = ""
     """The last recommendation, so that only changes are recorded."""
     rebuilt_at: float | None = None
-    """When the number was taken from what stood, as nothing was remembered; the steps before it are not known."""
+    """When the number was rebuilt from the present instances because no memory existed; earlier steps are not known."""
     woken: Woken | None = None
     """None if the role has not been started from zero."""
 

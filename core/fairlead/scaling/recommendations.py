@@ -50,7 +50,7 @@ class Hold(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What became of a recommendation."""
+    """The outcome of a recommendation."""
 
     APPLIED = "Applied"
     """The number changed, if only in part (`hold` then says why)."""
@@ -136,7 +136,8 @@ class Recommendation:
     start: Figure = UNKNOWN
     """How long an instance takes to start, if more are wanted for the requests until the first ones serve."""
     expected_prompt_tokens: int | None = None
-    """What will be held by then, if it goes on coming as since the first ones were wanted."""
+    """Prompt tokens that will be held by then, if requests keep arriving as since the first instances were requested.
+    """
 
     @property
     def line(self) -> str:

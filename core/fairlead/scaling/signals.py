@@ -43,7 +43,7 @@ class RoleSignals:
     in_flight: int
     """Requests queued for, prefilling or decoding on instances of the role, now."""
     waiting: int
-    """Of these, requests queued in routers."""
+    """Those of them that are queued in routers."""
     prompt_tokens_per_second: float
     """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
     requests_per_second: float | None = None

@@ -73,7 +73,7 @@ class ScaleDownSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroSpec(HoldingFacts):
-    """When a pool has no instance, and what becomes of requests then."""
+    """When a pool scales to zero instances, and how requests are handled then."""
 
     idle_after_seconds: float = duration(
         "In mode SLO, with minReplicas 0: how long no router has had a request before the pool's last instances go.",
@@ -104,7 +104,7 @@ class ScalingSpec:
     )
     scale_up: ScaleUpSpec = nested(ScaleUpSpec, "How fast a role may grow.")
     scale_down: ScaleDownSpec = nested(ScaleDownSpec, "How fast a role may shrink.")
-    zero: ZeroSpec = nested(ZeroSpec, "When a pool has no instance, and what becomes of requests then.")
+    zero: ZeroSpec = nested(ZeroSpec, "When a pool scales to zero instances, and how requests are handled then.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, Sl
 
 
 class PoolCalls(ApiCalls):
-    """Each is of one pool but for the list of them."""
+    """Calls about one pool each, and the list of pools."""
 
     async def pools(self, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolSummary]:
         return await self._call("GET", "/v1/pools", Page[PoolSummary], query={"cursor": cursor, "limit": limit})

@@ -46,7 +46,7 @@ class EngineCosts:
         return self.decode_fixed + self.decode_per_sequence + self.decode_per_context_token * FIGURE_TOKENS
 
     def fault(self) -> tuple[str, Any, str] | None:
-        """The first field that no engine has so, its value, and what to write; None if it can be simulated."""
+        """The first field with an impossible value, that value, and what to write; None if the fit can be simulated."""
         for one in fields(self):
             value = getattr(self, one.name)
             if one.name != "max_batched_tokens" and not (isfinite(value) and 0 <= value <= GREATEST_COST):

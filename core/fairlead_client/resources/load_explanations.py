@@ -29,7 +29,7 @@ class WindowFigure:
 
     @property
     def compared(self) -> float | None:
-        """What `before` and `others` are of, here."""
+        """What `before` and `others` are compared with here."""
         return self.mean if self.metric in GOOD_WHEN_HIGH else self.maximum
 
 

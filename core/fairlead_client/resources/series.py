@@ -15,7 +15,7 @@ class Scope(StrEnum):
 
 
 class Drawn(StrEnum):
-    """How values follow each other."""
+    """How a chart connects consecutive values."""
 
     LINE = "line"
     """Measured in each step; None where nothing was."""
@@ -57,7 +57,7 @@ class AnnotationKind(StrEnum):
     """What happened."""
 
     SCALED = "scaled"
-    """Another number of instances is wanted."""
+    """The desired number of instances changed."""
     REVISION = "revision"
     """Another spec."""
     SCHEDULE = "schedule"

@@ -66,8 +66,8 @@ class PoolWriter:
         self._children.changed()
 
     async def write(self, round_: PoolRound) -> Written:
-        """Do everything that the round decided. What is refused keeps nothing else from being done, but what scaling
-        remembers. Raises ClusterUnavailable.
+        """Carry out everything that the round decided. A refused write stops nothing else, except the write of
+        scaling's memory. Raises ClusterUnavailable.
         """
         reading, now = round_.reading, round_.now
         identity, in_force = reading.identity, reading.in_force

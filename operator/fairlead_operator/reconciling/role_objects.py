@@ -31,7 +31,7 @@ def role_object_status(
 ) -> dict[str, Any]:
     """The status of a role's object.
 
-    Its message is about the number that is asked for; what a schedule makes of that is in the pool's status.
+    Its message is about the declared number; the number that a schedule makes of it is in the pool's status.
     """
     return {
         "observedGeneration": int(document["metadata"].get("generation") or 0),

@@ -14,7 +14,8 @@ TOLD_SECONDS = 86_400.0
 
 
 def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
-    """What scaling remembers by a pool's status; nothing where that cannot be read, or cannot have been written."""
+    """Scaling's memory from a pool's status; empty where it cannot be read, or cannot have been written by an operator.
+    """
     try:
         memory = msgspec.convert((status.get("scaling") or {}).get("memory") or {}, ScalingMemory)
     except msgspec.ValidationError:

@@ -57,8 +57,8 @@ _decoder = msgspec.json.Decoder(Listed)
 
 
 class Folder:
-    """The files of all routers. A killed router leaves its file, whose address answers no more or belongs to a
-    stranger.
+    """The files of all routers. A killed router leaves its file behind, whose address no longer answers or
+    belongs to another process.
     """
 
     def __init__(self, path: Path) -> None:

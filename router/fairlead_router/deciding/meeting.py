@@ -25,7 +25,7 @@ class _Attempt:
 
 
 class Meeting:
-    """Connects in the background, so that an address where nobody answers holds up nothing. `ended` is called with each
+    """Connects in the background, so that an address without an answer delays nothing. `ended` is called with each
     connection that ends.
     """
 

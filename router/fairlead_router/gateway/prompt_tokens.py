@@ -63,7 +63,7 @@ class _Asking:
         self.disputes: Counter[str] = Counter()
         """Disputes in a row, by path."""
         self.disputed_until: dict[str, float] = {}
-        """Until when a path is not asked about, in Unix seconds."""
+        """The Unix time until which a path is not asked about."""
 
     def dispute(self, path: str, now: float) -> None:
         """Note that an engine made other tokens of a request."""

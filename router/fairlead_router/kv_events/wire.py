@@ -34,7 +34,7 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
 
     @property
     def cache_salt(self) -> str | None:
-        """Only maps have it."""
+        """The cache salt; only events encoded as maps have it."""
         return None
 
 

@@ -45,7 +45,7 @@ class Account(Protocol):
         """The response began, from the endpoint `served` if that is known: headers to set in it."""
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """More of the response's body. Returns what the client gets of it now."""
+        """A further piece of the response's body. Returns the bytes that the client gets now."""
 
     def ended(self, now: float) -> None:
         """The response is complete."""

@@ -362,7 +362,7 @@ class PoolAccount:
                 self._waiting_room.make_room()
 
     def shut_down(self, now: float) -> None:
-        """Refuse everything that waits in a queue; what was dispatched goes on."""
+        """Refuse everything that waits in a queue; dispatched requests continue."""
         self._waiting_room.open()
         self.deliver(self._scheduler.shut_down(now), now)
 

@@ -112,8 +112,8 @@ class Charge:
         self._answer = answer_tokens
         """The part of it that is reserved for the answer; 0 once the request has ended."""
         self._follows = answer_tokens if follows else 0
-        """The same of an answer that is made after the request has ended: it stays taken until the answer is seen, or
-        who never reads it would have it for nothing.
+        """The same for an answer that is made after its request has ended: its tokens stay reserved until the answer
+        is seen, or a client that never reads it would get it free.
         """
         self._prompt = self._output = 0
         """Prompt tokens charged so far."""
@@ -130,8 +130,8 @@ class Charge:
             self._limits.spend(more, more, now)
 
     def settle(self, prompt_tokens: int, output_tokens: int, now: float) -> None:
-        """The request has ended and costs this; what else was taken is given back. Called again, for an answer that is
-        given later, it charges only what is more.
+        """The request has ended with this cost; the rest of its reservation is returned. Called again for a later
+        answer, it charges only the difference.
         """
         self.has_ended = True
         more_prompt, more_output = max(0, prompt_tokens - self._prompt), max(0, output_tokens - self._output)

@@ -37,7 +37,7 @@ class EngineLives:
         self._addresses: dict[tuple[str, str], str] = {}
         """Keyed by pool and target."""
         self._at: dict[str, list[EngineProgress]] = {}
-        """Keyed by address, without the engines that have several ranks: nobody knows from which of them a token came.
+        """Keyed by address, without the engines that have several ranks: it is not known from which rank a token came.
         """
         self._events: dict[tuple[str, str], int] = {}
 

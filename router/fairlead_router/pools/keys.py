@@ -88,7 +88,7 @@ class GatewayKeys:
                 key.limits.share(self._routers, now)
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
-        """Know exactly these keys, besides the settings' own. An unchanged one keeps what is left of its limits."""
+        """Replace the known keys, besides the settings' own. An unchanged key keeps what is left of its limits."""
         known: dict[bytes, GatewayKey] = {}
         for facts in keys:
             try:

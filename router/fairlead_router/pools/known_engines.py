@@ -36,7 +36,7 @@ class KnownEngines:
         self._pool = pool
         self.kv_usage: dict[str, float] = {}
         self.pages: dict[str, EnginePage] = {}
-        """What each engine's metrics said last."""
+        """The last metrics page of each engine."""
         self.lives: dict[str, EngineProgress] = {}
         """Keyed by target: the progress of each engine, or of each of its ranks."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
@@ -192,14 +192,16 @@ class RecalledEngines:
         self._memory: EngineMemory | None = None
 
     def take(self, memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Remember each figure of it that is newer or better known than what is remembered; returns what now is."""
+        """Remember each of its figures that is newer or from a better source than the remembered one; returns the
+        memory.
+        """
         self._memory = joined(self.of_instance(table, now), believed(memory, table, now))
         return self._memory
 
     def measured(self, memory: EngineMemory, bytes_per_token: Figure, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
         """Remember a measurement made here at one of an instance's `parts` ranks; returns what is remembered now.
 
-        So a router that nobody has asked for an hour uses the same figures as after a restart.
+        So a router without requests for an hour uses the same figures as after a restart.
         """
         known = replace(
             memory.known,

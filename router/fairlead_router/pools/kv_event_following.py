@@ -31,7 +31,7 @@ ASK_AGAIN_SECONDS = 10.0
 """Publishing engines are asked this often where they publish; an engine that is not reached, each time."""
 
 SILENT_SECONDS = 60.0
-"""Engines that never published are asked this often whether they do: mostly that needs another pod."""
+"""Seconds between two questions to engines that have never published whether they do: mostly that needs another pod."""
 
 TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16

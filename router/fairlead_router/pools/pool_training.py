@@ -42,7 +42,7 @@ class ModelStore(Protocol):
         """Keep a model that this router has trained."""
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
-        """The newest one, whichever router trained it."""
+        """The newest model, whichever router trained it."""
 
 
 class PoolTraining:

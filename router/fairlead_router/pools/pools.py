@@ -176,7 +176,7 @@ class Pools:
             pool.scheduler.know_others(share, self._clock())
 
     def shares(self) -> tuple[PoolShare, ...]:
-        """What to report to other routers about the pools for which this one decides alone beside others."""
+        """Load reports for other routers about the pools in which each router decides alone."""
         now = self._clock()
         found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
         return tuple(share for share in found if share is not None)
@@ -195,7 +195,7 @@ class Pools:
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
     def shut_down(self) -> None:
-        """Refuse everything that waits in a queue; what was dispatched goes on."""
+        """Refuse everything that waits in a queue; dispatched requests continue."""
         now = self._clock()
         for pool in self.living():
             pool.account.shut_down(now)
@@ -214,7 +214,7 @@ class Pools:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def prefix_memories(self) -> list[PrefixMemory]:
-        """What the instances of all pools are believed to hold."""
+        """The believed caches of the instances of all pools."""
         now = self._clock()
         return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
 

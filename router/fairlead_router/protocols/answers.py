@@ -68,7 +68,7 @@ class StreamReader:
         self._rest = bytearray()
         """The beginning of an event whose end has not arrived."""
         self._passed = 0
-        """How many bytes of it the client has had."""
+        """Bytes of the answer that the client has received."""
         self._ended_within = False
         self._large: Squeezed | None = None
         """An event that is too large to hold."""

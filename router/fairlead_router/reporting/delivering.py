@@ -61,7 +61,7 @@ class Lane:
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """One of these `batches` may be at fault: send half as many at once, to find it and to deliver the others."""
+        """One of these `batches` may be invalid: send half as many at once, to find it and to deliver the others."""
         self.most_batches = max(1, batches // 2)
         self.faults = 0
 

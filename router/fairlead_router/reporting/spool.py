@@ -98,7 +98,7 @@ class Spool:
         return sum(len(batches) for batches in self._batches.values())
 
     def batches(self, cargo: Cargo) -> tuple[SpooledBatch, ...]:
-        """Everything kept of a cargo, oldest first."""
+        """All spooled batches of one kind, oldest first."""
         with self._lock:
             return tuple(self._batches[cargo].values())
 

@@ -266,7 +266,7 @@ class ClientRequest:
             self._gone_callback = gone
 
     def unwatch(self) -> None:
-        """The application has done with the request: nothing of its body is kept any more."""
+        """The application is done with the request: its body is no longer kept."""
         self._discarding = True
         self._pieces.clear()
         self._memory.held -= self._held

@@ -36,7 +36,7 @@ class ServedRecord:
 
     @property
     def ends_at(self) -> float:
-        """When its last token came."""
+        """When the request's last token arrived."""
         return self.at + self.ttft + (self.tpot or 0.0) * (self.output_tokens - 1)
 
 

@@ -53,9 +53,9 @@ class Gate(Protocol):
     ) -> Refusal | None:
         """A refusal, or None to admit.
 
-        `ttft_seconds` is predicted for the instance chosen: while that is fine no other is looked at. `share` (0-1] is
-        what the request's class may use of the limits. `view` is of the instances that may serve the request, `pool` of
-        all where those are more.
+        `ttft_seconds` is predicted for the instance chosen: while that is in time, no other instance is considered.
+        `share` (0-1] is what the request's class may use of the limits. `view` is of the instances that may serve the
+        request, `pool` of all where those are more.
         """
 
     def decoding(

@@ -133,6 +133,6 @@ def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ..
 
 
 def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:
-    """503: this router stops; another one, or its successor, serves in a moment."""
+    """503: this router is stopping; another router or its successor can serve the request at once."""
     message = f"this router of pool {pool} is shutting down; send the request again"
     return unavailable(request, RejectionReason.SHUTTING_DOWN, retry_after_seconds=1.0, message=message)

@@ -38,7 +38,7 @@ class PluginSpec:
 
     @property
     def reference(self) -> str:
-        """What others call it by."""
+        """The name by which other parts of the configuration refer to the plugin."""
         return self.name or self.type
 
 

@@ -126,7 +126,7 @@ class Experience:
         return taken
 
     def report(self, model: Model | None, samples_behind: int) -> LearningReport:
-        """All of it, with the model in use."""
+        """A report of samples, counts and errors, with the model in use."""
         judged = len(self._errors)
         error, formula_error, mean_ttft = (sum(column) / judged for column in zip(*self._errors, strict=True)) if judged else (None,) * 3
         return LearningReport(

@@ -39,7 +39,7 @@ class PlacedPrompts:
             self._placed.pop(request.blocks[-1], None)
 
     def with_placed(self, request: RoutingRequest, hits: IntVector, vectors: PoolVectors, block_tokens: int) -> IntVector:
-        """The hits, with the longest placed prompt that this one begins with taken to be held where it was placed."""
+        """The hits, where the longest placed prompt that this one begins with counts as held where it was placed."""
         placed = self._placed
         if placed:
             for depth in range(len(request.blocks), 0, -1):

@@ -36,7 +36,7 @@ class Remembers(Protocol):
 
 
 class Filter(Protocol):
-    """Who may be picked."""
+    """Which instances may be picked."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector: ...
 

@@ -41,8 +41,8 @@ class Decision:
     """The policy's own prediction for `instance`, when it differs from the view's (a transfer, say)."""
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)
-    """Told which instance computed the prompt, and when its first token came (Unix seconds); unless the request was
-    queued elsewhere than chosen, or nobody sees its first token.
+    """Called with the instance that computed the prompt and the time of the first token (Unix seconds); not if the
+    request was queued elsewhere than chosen, or its first token cannot be seen.
     """
 
     @property

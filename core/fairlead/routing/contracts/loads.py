@@ -82,7 +82,7 @@ class InstanceLoad:
     Kept by the view.
     """
     longest_prefilled_microseconds: int = 0
-    """The longest prefill, as predicted, that has ended here since somebody asked."""
+    """The longest predicted prefill that has ended here since the last query."""
     heard_at: float = -inf
     """When its HTTP server answered a question of this router last (Unix seconds)."""
     others: OthersLoad | None = None

@@ -157,8 +157,8 @@ class Scheduler(Protocol):
         """
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The first token is there, so the prompt is computed too, if nobody said so before; under early rejection mode
-        AfterPrefill the answer may refuse the request.
+        """The first token has arrived, so the prompt is computed too, if that was not reported before; under early
+        rejection mode AfterPrefill the answer may refuse the request.
         """
 
     def transferred(self, request_id: str, now: float) -> None:
@@ -280,8 +280,8 @@ class Scheduler(Protocol):
         """
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """What was observed before and holds for the table in force, of one target: it stands in the place of what is
-        not measured here yet, and only of that. None: nothing does.
+        """Earlier observations of one target that hold for the present table: each is used until its figure is
+        measured here. None: there are none.
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:

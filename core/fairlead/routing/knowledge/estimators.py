@@ -316,7 +316,7 @@ class DecodeTimes:
         self._observed = _ObservedByInstance()
         self._fitted_samples = 0
         self._recalled_at: float | None = None
-        """When what the fit starts from was observed; None where it starts from nothing."""
+        """When the observation that the fit starts from was made; None without one."""
         self._went_by, self._stepped = _Mean(), _Mean()
         """Steps as predicted and as observed."""
 
@@ -395,7 +395,7 @@ class DecodeTimes:
                 self.forget_recalled()
 
     def forget_older(self, now: float) -> None:
-        """Let go of what was observed too long ago; with all of it, nothing is known again."""
+        """Forget observations that are too old; when all are, nothing is known any longer."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
         if self._recalled_at is not None and now - self._recalled_at > REMEMBERED_SECONDS:

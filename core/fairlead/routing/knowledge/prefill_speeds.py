@@ -28,7 +28,7 @@ LEAST_SECONDS = 1e-9
 KEPT_PREFILLS = 200
 """Prefills that the measured speed rests on; further ones replace the oldest."""
 ENOUGH_PREFILLS = 5
-"""With fewer nothing is measured."""
+"""With fewer, no speed counts as measured."""
 TOGETHER_SECONDS = 0.005
 """First tokens of an instance this close together come of one step, and count as one prefill."""
 AGAIN_SHARE = 0.2
@@ -59,7 +59,7 @@ class _Prefill:
 
 
 class PrefillSpeeds:
-    """What the last prefills took. `tokens_per_second` is None while too few tell a speed."""
+    """The times of the last prefills. `tokens_per_second` is None while too few of them show a speed."""
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
@@ -67,8 +67,8 @@ class PrefillSpeeds:
         """What part of a prefill's time, by the measured speed, the engine computes its tokens; in the rest it ends the
         step that it is in, which takes as long for a short prompt as for a long one."""
         self.alone_share = 1.0
-        """What part of that time it would take with no unseen prefill of another router before it. The measured speed
-        stays that of prefills as they are, as the next one will stand behind unseen ones too.
+        """The share of that time that a prefill would take without an unseen prefill of another router ahead of it. The
+        measured speed stays that of prefills as they are, as the next one will stand behind unseen ones too.
         """
         self.among_others = False
         """Whether other routers send to these instances too: so is measured from now on."""

@@ -179,7 +179,7 @@ class PrefixIndex:
         return frozenset(self._caches.get(instance, ()))
 
     def by_freshness(self, instance: str) -> list[int]:
-        """The same, the stalest first."""
+        """The same blocks, least recently used first."""
         return list(self._caches.get(instance, ()))
 
     def instances(self) -> tuple[str, ...]:

@@ -54,12 +54,12 @@ LONGEST_TRIAL_SECONDS = 300.0
 
 
 class Life(StrEnum):
-    """How an engine's work goes on. These words are labels of metrics."""
+    """The state of an engine's work. These words are labels of metrics."""
 
     UNKNOWN = "unknown"
     """Its metrics show nothing that moves with its steps, or it sleeps."""
     IDLE = "idle"
-    """Nothing of this router waits for it."""
+    """The engine has no work from this router."""
     UNMEASURED = "unmeasured"
     """It has work, and its steps are not known yet."""
     ACTIVE = "active"
@@ -148,9 +148,9 @@ class EngineProgress:
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
         self._least_seconds = least_seconds
         self._shown: Movement | None = None
-        """What it showed last."""
+        """The figures that it last showed."""
         self._moved_at = self._seen_at = 0.0
-        """When that moved, and when it was looked at."""
+        """When those figures last changed, and when they were last read."""
         self._given_at: float | None = None
         self._trial_at = 0.0
         self._trial_seconds = TRIAL_SECONDS
@@ -159,12 +159,12 @@ class EngineProgress:
         self.still_seconds = 0.0
         """Seconds for which nothing has moved although it has work."""
         self.allowed_seconds = UNMEASURED_SECONDS
-        """How long that may be."""
+        """Seconds for which nothing may move before the engine counts as slow."""
         self._stalled_at: float | None = None
         self._certain_at: float | None = None
         self.stalled_seconds = 0.0
         """Seconds for which it has certainly been stalled, as of the last check: while it says that it runs requests,
-        or after what was sent on trial came to nothing as well. Else what was sent may not have reached it.
+        or after what was sent on trial came to nothing as well. Otherwise what was sent may not have reached it.
         """
         self.on_trial = False
         """Whether it is stalled and gets requests all the same, to see."""
@@ -179,7 +179,7 @@ class EngineProgress:
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Its metrics show this; None where it shows no steps. Returns how its work goes on."""
+        """Take the step figures of its metrics; None where it shows none. Returns the state of its work."""
         before, self._shown = self._shown, shown
         if before is None or shown is None:
             self._begin(now)
@@ -222,8 +222,8 @@ class EngineProgress:
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 
     def canary_unanswered(self, asked_at: float, now: float) -> bool:
-        """No token came that was asked for then. Returns whether that shows that the engine hangs: nothing has moved
-        since, and it was stalled already or says that it runs nothing which the token might wait for.
+        """The canary request of that time got no token. Returns whether that shows that the engine hangs: nothing has
+        moved since, and it was stalled already or says that it runs nothing which the token might wait for.
         """
         quiet = self._shown is not None and self._moved_at <= asked_at
         hangs = quiet and (self._stalled_at is not None or not self._runs)

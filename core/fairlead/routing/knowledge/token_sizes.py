@@ -26,7 +26,7 @@ MEMORY_PROMPTS = 100
 MEMORY_SECONDS = 3600.0
 """How long a prompt counts."""
 FORGET_SECONDS = 60.0
-"""How often it should be looked for what is too old."""
+"""Seconds between two checks for figures that are too old."""
 
 FIRST_PROMPTS = 20
 """Prompts before an estimate is used."""
@@ -49,7 +49,7 @@ ERRORS_KEPT = 500
 _RATIO, _WEIGHT = itemgetter(1), itemgetter(2)
 
 GIVEN_IDS = "token-ids"
-"""The kind of prompts that clients send as token ids, `ID_BYTES` each: nothing is to be learned of these."""
+"""The kind of prompts that clients send as token ids, `ID_BYTES` each: their size is known."""
 ID_BYTES = 4
 
 

@@ -72,14 +72,14 @@ class LiveView:
         (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
-        """Where others placed prompts."""
+        """Prompts that other routers placed, and where."""
         self._router = ""
         self._names: tuple[str, ...] = ()
         self._leanings: FloatVector | None = None
         self._seeds: list[int] | None = None
         self.overtaking: Callable[[RoutingRequest], Overtaking | None] | None = None
-        """How to ask what a request would be sent before; None in a pool with neither priority classes nor fairness,
-        where nothing is known to be sent after a request.
+        """A query for the waiting work that a request would overtake; None in a pool with neither priority classes
+        nor fairness.
         """
         self.table = table
         self.now = 0.0

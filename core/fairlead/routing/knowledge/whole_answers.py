@@ -18,7 +18,7 @@ from fairlead.routing.contracts.vectors import FloatVector
 KEPT_ANSWERS = 400
 """Answers that the figures rest on; further ones replace the oldest."""
 ENOUGH_ANSWERS = 16
-"""With fewer nothing is measured."""
+"""With fewer, no speed counts as measured."""
 AGAIN_SHARE = 0.1
 """The figures are found again when so large a part of the answers is new."""
 NEAR_SHARE = 0.9
@@ -36,8 +36,8 @@ MOST_SECONDS = 3600.0
 MOST_TOKENS = 10_000_000
 """Nor one of more tokens, whatever its engine says."""
 LEAST_ERROR = 0.05
-"""No answer is taken to be predicted nearer: else answers all alike, which any split of their time into prompt and
-steps fits, would seem to tell a speed without any error."""
+"""The least error assumed for an answer: otherwise equal answers, whose time any split into prompt and steps fits,
+would seem to determine a speed without error."""
 ERRORS_P90 = 1.28
 """Standard errors from the middle of a normal distribution to its 90th percentile."""
 

@@ -78,7 +78,7 @@ class TrackedRequest:
     """The instances that have failed the request."""
     reason: DecisionReason = DecisionReason.FALLBACK
     learn: Callable[[str, float], None] | None = None
-    """What its policy wants to know of it; see `Decision.learn`."""
+    """The policy's callback for the first token; see `Decision.learn`."""
     hit_tokens: int = 0
     miss_tokens: int = 0
     prefill_microseconds: int = 0

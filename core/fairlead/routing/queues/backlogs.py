@@ -33,7 +33,7 @@ class Waiting:
     work: int = 0
 
     def count(self, tracked: TrackedRequest, times: int) -> None:
-        """One more, or with -1 one less."""
+        """Count one more request, or with -1 one fewer."""
         self.requests += times
         self.microseconds += times * tracked.prefill_microseconds
         self.work += times * tracked.work_microseconds

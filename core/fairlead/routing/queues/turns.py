@@ -156,7 +156,9 @@ class Turns:
         self.waiting: dict[str, Tenant] = {}
         """Read only."""
         self.away: dict[str, int] = {}
-        """Served work of those that wait for nothing and are ahead; the one that left first comes first. Read only."""
+        """Served work of tenants that are ahead and have no waiting requests; the first to leave comes first. Read
+        only.
+        """
         self.least_standing = 0
         """The least served work with which a tenant starts to wait."""
         self._virtual_time: int | None = None
@@ -168,7 +170,7 @@ class Turns:
         return len(self.waiting) > 1
 
     def waits(self, tracked: TrackedRequest) -> None:
-        """One more request waits."""
+        """Count a further waiting request."""
         name = tracked.request.tenant
         tenant = self.waiting.get(name)
         if tenant is None:
@@ -234,8 +236,8 @@ class Turns:
         return bool(others) and tenant.served + tracked.work_microseconds + self._credit <= min(others)
 
     def budgets(self, part: float) -> dict[str, float]:
-        """The work that each tenant may have sent when there is room for this part of all that can be in time: as far
-        as brings all equally far, and none of it lies idle (water filling). It can be more than what a tenant has.
+        """The work that each tenant may send when there is room for this share of all work that can be in time:
+        served work is levelled and no room stays unused (water filling). A tenant's budget can exceed its waiting work.
         """
         tenants = sorted((tenant.served, tenant.able.work, name) for name, tenant in self.waiting.items() if tenant.able.requests)
         level = water_level([(served, work) for served, work, _ in tenants], part * sum(work for _, work, _ in tenants))
@@ -246,8 +248,8 @@ class Turns:
         return self.waiting[tenant].served
 
     def overtaken_by(self, name: str) -> Overtaken:
-        """What waits of others and would be sent after a request of this tenant if that came now: as far as they would
-        then have had more than it.
+        """Waiting work of other tenants that would be sent after a new request of this tenant: the part by which they
+        would then have had more than it.
         """
         able_point, point = self.points(name)
         everything = int(self._backlogs.all_beyond(np.array([point]), self.row)[0])

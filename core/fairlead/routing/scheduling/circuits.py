@@ -187,8 +187,8 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """Its client went away. A client that hangs up after one instance failed, before another could fail too, must
-        not make every such failure the instance's.
+        """The client went away. If clients hang up after one instance failed and before another could, such failures
+        must not all count against the instance.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)

@@ -171,9 +171,9 @@ class Dispatching:
             state.prefixes.insert(tracked.instance, tracked.request.blocks)
 
     def finish_unseen_prefills(self, now: float) -> None:
-        """Take prefills as over whose first token nobody can see and whose predicted time has passed, unless their
-        engine says that it has not begun with them. As long as no speed was seen they are taken as over once it says
-        that it has: a declared speed keeps nothing waiting beside an idle engine.
+        """Treat prefills as finished whose first token cannot be seen and whose predicted time has passed, unless
+        their engine reports that it has not begun with them. As long as no speed was seen they are taken as over once
+        it says that it has: a declared speed keeps nothing waiting beside an idle engine.
         """
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:

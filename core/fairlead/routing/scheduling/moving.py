@@ -166,7 +166,7 @@ class Moving:
 
     def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
         """Ask the policy which queued requests of these instances to move, and move them; none while migrations are
-        paused, or when the policy fails at it.
+        paused, or when the policy raises an error.
         """
         state = self._state
         rebalances = state.policy.rebalances

@@ -92,7 +92,7 @@ class Outcomes:
         return replace(refusal, decision_id=tracked.decision_id, kept=tracked.keeps is not None)
 
     def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float, end: End) -> None:
-        """Settle what was recorded of a request and forget it. One that nobody has decided about is recorded too."""
+        """Complete a request's records and forget it. A request without a decision is recorded too."""
         recorder = self._state.recorder
         if not tracked.decision_id and not tracked.is_elsewhere:
             tracked.decision_id, tracked.decided_at = recorder.new_id(), now

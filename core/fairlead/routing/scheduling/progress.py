@@ -18,7 +18,7 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Progress:
-    """Each method answers with what may be sent because of it."""
+    """Each method returns the dispatches that it makes possible."""
 
     def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes, circuits: Circuits) -> None:
         self._state = state

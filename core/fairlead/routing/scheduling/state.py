@@ -71,8 +71,8 @@ class SchedulerState:
         self.guests: dict[str, Front] = {}
         """Requests of other routers for which this one decides, with the router that asked."""
         self.is_front = False
-        """Another router decides. It records what is decided and what each instance does; here requests are only
-        counted.
+        """Whether another router decides. That router records decisions and what each instance does; here
+        requests are only counted.
         """
         self.tells_prompts = False
         """Whether other routers get reports of where prompts go; `placed` has the prompts not yet sent to them."""
