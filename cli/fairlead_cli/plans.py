@@ -1,4 +1,4 @@
-"""`fairlead plans` lists what was planned, shows it, applies it and takes it back."""
+"""`fairlead plans` lists, shows, applies and undoes plans."""
 
 from typing import Any
 

@@ -121,7 +121,7 @@ class OidcSettings:
             "FAIRLEAD_OIDC_PEOPLE",
             Parsed(lambda text: parse_given("FAIRLEAD_OIDC_PEOPLE", text), _WANTED, "`role:name`, `role@namespace:name` with commas"),
             f"roles of people by name; the name `{EVERYBODY}` is everybody",
-            "who has none may sign in and sees nothing",
+            "a person without a role may sign in and sees nothing",
             default_shown="none",
         ),
     )
@@ -131,7 +131,7 @@ class OidcSettings:
             "FAIRLEAD_OIDC_GROUPS",
             Parsed(lambda text: parse_given("FAIRLEAD_OIDC_GROUPS", text), _WANTED, "`role:group`, `role@namespace:group` with commas"),
             "roles of groups, such as `admin:platform,operator@team-a:ml-team`",
-            "somebody's groups are those of the sign-in; what stands here counts for all who are signed in",
+            "a person's groups are those at sign-in; this setting applies to everybody who is signed in",
             default_shown="none",
         ),
     )

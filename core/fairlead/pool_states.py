@@ -86,7 +86,7 @@ class PoolState:
     instances: tuple[InstanceReport, ...]
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
-    """Unix seconds when the pool opens, as in the routing table."""
+    """When instances will be desired again (Unix seconds), as in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
     """Classes of requests besides those of the spec, of InferenceObjectives."""

@@ -41,7 +41,7 @@ class RolloutSpec:
 
     max_surge: int = whole("Instances above the desired number while others are replaced.", 1, maximum=MAX_REPLICAS)
     max_unavailable: int = whole(
-        "Instances that may be missing meanwhile, never below minReplicas, or an open window's.", 0, maximum=MAX_REPLICAS
+        "Instances that may be missing during a rollout; never below minReplicas or an open window's minimum.", 0, maximum=MAX_REPLICAS
     )
     paused: bool = truth("Whether outdated instances stay as they are for now.", False)
     progress_deadline_seconds: float = duration(

@@ -151,7 +151,7 @@ class PickerSettings:
             "FAIRLEAD_PICKER_SERVICE",
             Parsed(ServiceName.parse, "namespace/name of a Service", "namespace/name"),
             "the routers' Service by which gateways ask them to pick an instance",
-            "without it a pool with `spec.gateway` is shown to no gateway, and says so",
+            "without it a pool with `spec.gateway` is announced to no gateway, and its status says so",
             default_shown="none",
         ),
     )

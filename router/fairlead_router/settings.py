@@ -396,5 +396,5 @@ def _keys_of_file(path: str) -> tuple[str, ...]:
         raise InvalidInput("", path, f"write the path of a file this process can read ({reason})") from None
     keys = _keys([line.partition("#")[0] for line in lines])
     if not keys:
-        raise InvalidInput("", path, "put at least one key into it, or unset the variable to let everybody ask")
+        raise InvalidInput("", path, "put at least one key into it, or unset the variable to allow requests without a key")
     return keys

@@ -77,7 +77,7 @@ class StateFiles:
             raise InvalidInput("--config", str(self.pool_file), f"write a file that can be read ({why})") from None
 
     def read_pool(self, policies: PolicyCatalogue) -> PoolFile:
-        """Raises InvalidInput."""
+        """Reads the pool's file. Raises InvalidInput."""
         return parse_pool_file(self.content(), policies)
 
     def write_pool(self, document: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ FURTHEST = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualLoad:
-    """What arrives at one instance, on average."""
+    """The mean load that arrives at one instance."""
 
     requests_per_second: float
     output_tokens: float

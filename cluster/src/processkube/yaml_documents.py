@@ -27,7 +27,7 @@ def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLErro
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """SafeLoader that bounds depth and merges while it reads, and says where what it refuses stands."""
+    """SafeLoader that bounds depth and merges while it reads, and names the place of what it refuses."""
 
     deepest = 64
     _level = 0

@@ -24,7 +24,7 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 _log = logging.getLogger(__name__)
 
 GRACE = timedelta(minutes=10)
-"""How long a previously seen identity is trusted while the database is away.
+"""Seconds for which a known identity is trusted while the database is unreachable.
 
 Only for reading: nothing can be written then.
 """

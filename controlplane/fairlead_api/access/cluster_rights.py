@@ -24,10 +24,10 @@ ASKED = (
 scale an operator, `list` them a viewer."""
 
 FRESH = timedelta(seconds=10)
-"""How long an answer about somebody's rights counts."""
+"""Seconds for which an answer about a caller's rights counts."""
 
 KEPT = timedelta(minutes=10)
-"""How long such an answer counts while the Kubernetes API is away."""
+"""Seconds for which it counts while the Kubernetes API is unreachable."""
 
 MOST_NAMESPACES = 200
 """Maximum number of namespaces of pools that are asked about one by one, the first by name."""

@@ -38,7 +38,7 @@ class BadToken(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the token must say."""
+    """Values that the ID token must contain."""
 
     issuer: str
     client_id: str

@@ -110,7 +110,9 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/head", response_model=AuditHead)
     async def get_head(caller: Viewer) -> Any:
-        """The newest entry's place in the chain. Keep it outside this database: it proves later what the log was."""
+        """The newest entry's place in the chain. Keep it outside this database to prove later that the log is
+        unchanged.
+        """
         head = await verifier.head()
         if head is None:
             raise NotFound("audit entry", "1")

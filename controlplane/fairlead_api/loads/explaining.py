@@ -55,7 +55,7 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of one instance's stretch besides its load."""
+    """What is known about an instance in the stretch besides its load."""
 
     senders: Senders
     arrived: Moved

@@ -157,7 +157,7 @@ RATIO_MODES: Mapping[str, str] = MappingProxyType(
 
 
 def scaling_effect(after: PoolSpec) -> PlanEffect:
-    """What the mode of scaling means from now on, and what becomes of the pool while nobody uses it."""
+    """The effect of the scaling mode from now on, and of zero scaling while the pool has no requests."""
     scaling, zero = after.scaling, after.scaling.zero
     goes = scaling.mode is ScalingMode.SLO and all(role.min_replicas == 0 for role in after.roles)
     notes = [SCALING_MODES[scaling.mode]]

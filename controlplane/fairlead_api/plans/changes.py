@@ -113,7 +113,9 @@ def wanted_weight(request: PlanRequest) -> float | None:
 
 
 def spec_patch(request: PlanRequest, spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The merge patch of the pool's spec that makes the change. Raises InvalidInput for what cannot be asked of it."""
+    """The merge patch of the pool's spec that makes the change. Raises InvalidInput for a change that this pool cannot
+    have.
+    """
     check_shape(request)
     if request.kind is PlanKind.SCHEDULE:
         return schedule_patch(request.fields or {}, spec, now)

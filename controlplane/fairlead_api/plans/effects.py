@@ -49,7 +49,7 @@ _NO_STATUS: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecQuestion:
-    """What would another spec of the pool do?"""
+    """Asks for the effect of another spec of the pool."""
 
     kind: PlanKind
     after: PoolSpec
@@ -77,7 +77,7 @@ class InstanceQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackQuestion:
-    """What would other templates replace?"""
+    """Asks what other templates would replace."""
 
     rollback: Rollback
 

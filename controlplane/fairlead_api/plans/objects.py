@@ -103,7 +103,7 @@ class ClusterObject:
     changed_at: datetime | None = None
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
-        """What plans may change of it."""
+        """The part of the object that plans may change."""
         return self.annotations if kind.is_instance else self.spec
 
 

@@ -26,8 +26,8 @@ class SpecChange:
 
 
 def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plan keeps of the object that it is made for: all that plans may change of it; of an instance, whose other
-    annotations are the operator's, what this plan changes.
+    """What a plan stores of its object: everything that plans may change; for an instance, whose other annotations
+    belong to the operator, only what this plan changes.
     """
     return {name: value for name, value in part.items() if not target.kind.is_instance or name in change}
 

@@ -80,7 +80,7 @@ def pool_routes(
     history: PostgresPoolHistory,
     clock: Callable[[], datetime],
 ) -> APIRouter:
-    """Everything under /v1/pools that only reads."""
+    """Routes under /v1/pools that only read."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type

@@ -100,7 +100,7 @@ class StepSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMeasures:
-    """Everything measured of one pool at once."""
+    """Everything measured about one pool, read at once."""
 
     instances: tuple[InstanceMeasures, ...]
     steps: tuple[StepSums, ...]

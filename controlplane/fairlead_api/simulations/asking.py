@@ -79,7 +79,7 @@ class PoolAtPresent:
     fit: EngineFit | None = None
     """The engine fitted to its requests."""
     capability: EngineCapability = NOTHING_KNOWN
-    """What its instances were seen to do."""
+    """The measured capability of the pool's instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class _Found:
 
 
 def figures_of(found: Trialled) -> list[ExpectedFigure]:
-    """What is expected without and with the change: means over the seeds.
+    """The expected figures without and with the change: means over the seeds.
 
     A figure is not known where the simulated pool as it is differs by more than a quarter from what was recorded of
     the real one; where the seeds differ so on it, or the pool at another rate of requests; where the parts of the

@@ -202,7 +202,7 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
 
 
 def expectations_of(infra: Infra) -> Expectations:
-    """What simulates the effect of plans."""
+    """The service that simulates the effects of plans."""
     new_id = partial(secrets.token_hex, 8)
     return Expectations(PostgresSizings(infra.control), PostgresEvidence(infra.reads), new_id, enabled=infra.simulates)
 

@@ -77,13 +77,13 @@ class Traffic:
     weight: float
     notes: list[str]
     begun_at: datetime | None = None
-    """When the first of them was recorded."""
+    """When the first of the requests was recorded."""
     unanswered: list[bool] = field(default_factory=list)
     """For each request whether it has no recorded answer, as refused ones; empty for an uploaded trace."""
 
     @property
     def second_half(self) -> tuple[datetime, datetime] | None:
-        """When the later half of them was recorded."""
+        """When the later half of the requests was recorded."""
         if self.begun_at is None or not self.requests:
             return None
         half, last = (

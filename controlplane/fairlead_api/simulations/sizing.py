@@ -48,7 +48,7 @@ class Asked:
     prefill_tokens_per_second: float | None = None
     """What an instance was seen to compute; None = unknown."""
     requests: int = MOST_SIZED
-    """The newest that are simulated."""
+    """Maximum number of the newest requests that are simulated."""
 
     @property
     def allowed(self) -> int:
@@ -104,7 +104,7 @@ def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tu
 def simulated(
     asked: Asked, simulation: str, runs: Sequence[JobRun], found: Trialled, reach: Reach, requests: int, seconds: float
 ) -> Simulated:
-    """What all runs say."""
+    """The results of all runs."""
     as_it_is = [one for run, one in zip(runs, found.figures, strict=True) if run.change == AS_IT_IS]
     changes = {repr(one.change): one.change for one in runs if one.change not in (None, AS_IT_IS)}
     tried = [one for change in changes.values() if change is not None and (one := _tried(change, runs, found, reach)) is not None]

@@ -52,7 +52,7 @@ class StreamStore(Protocol):
         """The newest table of every living pool, with what is known of its engines."""
 
     async def table(self, pool: PoolKey) -> TableLine:
-        """The same of one pool. Raises NotFound."""
+        """The newest table of one pool. Raises NotFound."""
 
     async def gateway_keys(self) -> list[GatewayKeyFacts]:
         """All gateway keys that are not revoked."""
@@ -141,7 +141,7 @@ class TableStream:
                 await self.tell_others()
 
     async def tell_others(self) -> None:
-        """Tells every subscriber that shares a pool's work what the others share of it."""
+        """Sends every subscriber that shares a pool's work the load reports of the others."""
         if not self._subscribers:
             return
         for pool, shares in (await self._store.shares()).items():

@@ -60,7 +60,7 @@ ALGORITHMS: dict[str, Callable[[object], bytes]] = {
     "xxhash_cbor": lambda value: xxh3_128_digest(_cbor(value)),
     "xxhash": lambda value: xxh3_128_digest(_pickled(value)),
 }
-"""By vLLM's names for `--prefix-caching-hash-algo`."""
+"""Hash algorithms, keyed by vLLM's names for `--prefix-caching-hash-algo`."""
 
 
 class HashForm(Enum):

@@ -63,7 +63,7 @@ class Model:
 
     @property
     def finite(self) -> bool:
-        """Whether each of its numbers is one."""
+        """Whether all its numbers are finite."""
         return self.network.finite and all(bool(np.isfinite(part).all()) for part in self.scales)
 
     def ttft_seconds(self, features: Floats) -> Floats:

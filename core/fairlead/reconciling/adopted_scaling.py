@@ -1,4 +1,4 @@
-"""Scales the workload that a role's instances come from, so that the instances that go are those that were emptied.
+"""Scales the workload that a role's instances come from, so that exactly the drained instances are removed.
 
 Scale-in: the coldest instances are drained, with the least deletion cost in the same write; when all of them are empty,
 the workload's number is lowered by as many, once. A ReplicaSet then ends them, as it ranks ready pods by that cost. A

@@ -51,7 +51,7 @@ class ScaleUpSpec:
         "Percent of the instances at the period's start that may be added within it, rounded up.", 100, minimum=0, maximum=10000
     )
     period_seconds: float = duration("The period of instances and percent.", "60s", minimum=1.0, maximum=_HOUR)
-    cooldown_seconds: float = duration("Least time from any step of the role to a step up.", "0s", minimum=0.0, maximum=_HOUR)
+    cooldown_seconds: float = duration("Minimum time from any step of the role to a step up.", "0s", minimum=0.0, maximum=_HOUR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class ScaleDownSpec:
         "Percent of the instances at the period's start that may be removed within it, rounded up.", 10, minimum=0, maximum=100
     )
     period_seconds: float = duration("The period of instances and percent.", "60s", minimum=1.0, maximum=_HOUR)
-    cooldown_seconds: float = duration("Least time from any step of the role to a step down.", "60s", minimum=0.0, maximum=_HOUR)
+    cooldown_seconds: float = duration("Minimum time from any step of the role to a step down.", "60s", minimum=0.0, maximum=_HOUR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""What a settled pool's last whole round saw: while all of it still holds, another whole round would change nothing.
+"""What a settled pool's last whole round saw: while all of it still holds, another full round would change nothing.
 
-The objects still hold until an event comes about one of them; so the next rounds read none. They tell the control API
-the state and compare its answer. What depends on the time alone has a last instant. Pure.
+Objects count as unchanged until an event about one of them; so the next rounds read none, and only report the state to
+the control API and compare its answer. Facts that depend only on time have an expiry. Pure.
 """
 
 from dataclasses import dataclass, replace

@@ -25,7 +25,9 @@ class EngineMemory(Protocol[MemoryRequestT]):
         needed."""
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
-        """Give it blocks for its context, if they fit beside a reserve of this many; otherwise nothing happens."""
+        """Give a request blocks for its context, if they fit beside a reserve of this many blocks; otherwise nothing
+        happens.
+        """
 
     def allocate(self, blocks: int) -> None:
         """Take blocks for tokens that are decoded (negative: give them back).

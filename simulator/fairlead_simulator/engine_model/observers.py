@@ -24,10 +24,10 @@ class EngineObserver(Protocol[ObservedRequestT]):
         """It left the decode batch: finished, preempted or aborted."""
 
     def preempted(self, request: ObservedRequestT) -> None:
-        """It waits again, to be recomputed."""
+        """The request waits again, to be recomputed."""
 
     def finished(self, request: ObservedRequestT, now: float) -> None:
-        """It has all its tokens."""
+        """The request has all its tokens."""
 
     def aborted(self, request: ObservedRequestT) -> None:
         """The engine has let go of a request that was given up."""

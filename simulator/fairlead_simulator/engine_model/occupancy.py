@@ -42,7 +42,7 @@ class Occupancy(Generic[RequestT]):
 
     @property
     def full(self) -> bool:
-        """As many requests are running as may."""
+        """Whether the maximum number of requests is running."""
         return self.running >= self._max_sequences
 
     def has(self, request: RequestT) -> bool:
@@ -111,7 +111,7 @@ class Occupancy(Generic[RequestT]):
         self._tell_aborted(request)
 
     def leave_batch(self, request: RequestT) -> None:
-        """It gets no more tokens; its memory is let go."""
+        """The request gets no more tokens; its memory is released."""
         self.batch.leave(request)
         if self.observer is not None:
             self.observer.stopped_decoding(request)

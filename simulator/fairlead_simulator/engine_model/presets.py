@@ -26,7 +26,8 @@ class EnginePreset(EngineSettings):
     dram_tokens: int | None
     """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
     eviction: Eviction = "lru"
-    """What that cache gives up first. The one in GPU memory always gives up what was let go longest ago."""
+    """Which blocks the DRAM cache evicts first. The cache in GPU memory always evicts the block released longest ago.
+    """
     max_input_tokens: int | None
     """Prompts this long or longer cannot run there."""
     transfer: TransferCost

@@ -121,7 +121,7 @@ class TraceMemory(KvMemory):
         return True
 
     def computed(self, request: TracedRequest) -> None:
-        """Its prefix blocks are visible from now on."""
+        """The prompt's blocks can be hit from now on."""
         if self.dram is None:
             request.held = self.publish(request.blocks, request.held, len(request.blocks))
         else:

@@ -71,7 +71,7 @@ class PrefixCacheEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherSettings:
-    """As in vLLM's `--kv-events-config`. An endpoint with `*` is bound, another one connected to."""
+    """Settings of vLLM's `--kv-events-config`. An endpoint with `*` is bound; any other is connected to."""
 
     endpoint: str
     replay_endpoint: str | None

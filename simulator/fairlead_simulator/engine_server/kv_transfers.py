@@ -103,8 +103,8 @@ class KvTransfers:
     # ---- the end that prefilled
 
     async def hold(self, generation: Generation, request: str, host: str) -> dict[str, Any]:
-        """Hold the blocks of a finished prompt; returns what the decoding engine, which reaches this one at `host`,
-        must know.
+        """Hold the blocks of a finished prompt; returns the parameters that the decoding engine, which reaches this
+        one at `host`, needs.
         """
         port = await self._side_channel(host)
         name = f"{request}-0-{uuid.uuid4().hex[:8]}"

@@ -58,7 +58,7 @@ class CellResult:
     moves: tuple[tuple[float, str, str], ...] = ()
     """(time, kind, source, target)"""
     sizes: tuple[SizeChange, ...] = ()
-    """What scaling changed, in order of time."""
+    """The changes that scaling made, in order of time."""
     parts: tuple[Part, ...] = ()
     """Keyed by tenant and priority class, where there are several."""
 

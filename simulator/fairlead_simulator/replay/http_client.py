@@ -23,7 +23,7 @@ class AnswerReader:
         self.headers: dict[bytes, bytes] = {}
 
     def on_piece(self, piece: bytes) -> None:
-        """Some bytes of the body."""
+        """A further piece of the body."""
 
 
 class ConnectFailed(Exception):

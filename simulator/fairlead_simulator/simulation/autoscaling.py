@@ -26,7 +26,7 @@ from fairlead_simulator.simulation.timeline import Flip, ScaleTo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedScaling:
-    """How a simulated pool is scaled: the sections of a pool's spec, and what a cluster adds."""
+    """How a simulated pool is scaled: the sections of a pool's spec, and the delays of a cluster."""
 
     RULES: ClassVar = (
         Rule(

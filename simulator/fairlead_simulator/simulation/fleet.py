@@ -97,7 +97,7 @@ class Fleet:
         self._watch(source, now)
 
     def abort(self, job: Job, now: float) -> None:
-        """Whatever engine has the request, or is to have it, lets go of it."""
+        """Abort the request on every engine that has it or is about to get it."""
         if self._coming.pop(job, None) is not None:
             return
         for name in {job.instance, job.decode_instance or job.instance}:

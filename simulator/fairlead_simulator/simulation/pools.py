@@ -22,8 +22,8 @@ from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset
 
 Clients = Literal["in-turn", "random", "session", "prefix"]
-"""How requests come to several routers: one after the other, by chance, all of a session to the same, or all whose
-prompts begin alike, as behind balancers that hash a cookie or a prompt.
+"""How requests come to several routers: one after the other, by chance, each session to one router, or prompts
+with the same beginning to one router, as behind balancers that hash a cookie or a prompt.
 """
 
 POOL = PoolKey(namespace="simulation", name="pool")

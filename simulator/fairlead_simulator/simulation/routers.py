@@ -34,8 +34,8 @@ SHARE_SECONDS = 1.0
 
 
 class Routers:
-    """Schedulers, each with its own seed; `first` is that of number 0 if there is one already. `see` carries out what
-    they answer when nobody called them.
+    """Schedulers, each with its own seed; `first` is that of number 0 if there is one already. `see` carries out
+    dispatches and refusals that no call returned.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class RunResult:
     """Times that a router missed a batch of KV events."""
 
     def count_refusal(self, reason: str) -> None:
-        """One more request was refused."""
+        """Count a refused request."""
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
 
 

@@ -22,7 +22,7 @@ SHOWN = ("ttft_p95", "pending_prefill_tokens", "waiting", "running", "kv_usage",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRow:
-    """One metric; `over` says that it was over its limit, `asked` that it is the one that was asked about."""
+    """One metric; `over`: it was over its limit; `asked`: it is the metric of the question."""
 
     words: str
     here: str

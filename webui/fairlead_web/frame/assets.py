@@ -29,7 +29,7 @@ CSS_PARTS = tuple(f"css/{name}.css" for name in ("base", "layout", "parts", "tab
 CSS = "css/fairlead.css"
 """What every page needs, in one file; the other style sheets are for the pages that name them in their head block."""
 SCRIPTS = "js/"
-"""Our own scripts are joined (`joined_scripts`), and only what that makes of them is served."""
+"""Our own scripts are joined (`joined_scripts`), and only the joined files are served."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",

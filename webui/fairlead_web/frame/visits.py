@@ -123,7 +123,7 @@ class Visit:
 
     @property
     def rights(self) -> tuple[object, ...]:
-        """What the person may see, as far as the API was asked: for two with the same, the same is rendered."""
+        """What the person may see, as far as the API was asked: persons with equal rights get the same rendering."""
         who = self.identity
         return (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
 
@@ -310,7 +310,7 @@ async def _known(answer: Answer) -> Answer:
 
 
 def with_own(pools: Sequence[PoolSummary], summary: PoolSummary) -> list[PoolSummary]:
-    """The pools, of the same name this one; at the end if it is none of them."""
+    """The pools with this one in place of the pool of its name, or at the end if there is none."""
     place = next((at for at, one in enumerate(pools) if (one.namespace, one.name) == (summary.namespace, summary.name)), len(pools))
     return [*pools[:place], summary, *pools[place + 1 :]]
 

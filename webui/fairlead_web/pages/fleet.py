@@ -58,7 +58,7 @@ class FleetPage(Context):
     cut: str
     """Which pools these are, where there are too many; else empty."""
     cards: list[PoolSummary]
-    """The first of them, as many as fit."""
+    """The first pools, as many as fit."""
     totals: Totals
     levels: dict[str, str]
     """Keyed by pool: the worse of its health and its worst finding."""

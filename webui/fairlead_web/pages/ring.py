@@ -37,8 +37,8 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingPage(Context):
-    """`add`, `remove` and `anchors` are the change as it was typed; `problem` why it could not be asked about. `shown`
-    are the rows listed; `fuller` and `emptier` the numbers of the rows with which the pages beside it begin.
+    """`add`, `remove` and `anchors` are the change as it was typed; `problem` says why the API could not be asked.
+    `shown` are the rows listed; `fuller` and `emptier` the numbers of the rows with which the pages beside it begin.
     """
 
     template: ClassVar[str] = "pages/ring.html"

@@ -42,11 +42,11 @@ class SessionPage(Context):
     homes: int
     """The number of its homes within the range."""
     moved: str
-    """How often it moved within the range."""
+    """How often the session moved within the range."""
     band: HolderBand
     story: str
     holders: list[BindingHistoryItem]
-    """The newest of its homes within the range."""
+    """The newest homes of the session within the range."""
     migrations: list[Migration] | None
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None

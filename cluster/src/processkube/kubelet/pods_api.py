@@ -128,7 +128,7 @@ class PodsApi:
         return list((await self._client.request("GET", "/api/v1/persistentvolumeclaims"))["items"])
 
     async def bind_claim(self, claim: Document) -> None:
-        """Say that the claim has what it asked for, as whoever provides volumes does."""
+        """Mark the claim as bound to the requested storage, as a volume provisioner does."""
         metadata, spec = claim["metadata"], claim["spec"]
         status = {"phase": "Bound", "accessModes": spec.get("accessModes"), "capacity": spec["resources"]["requests"]}
         path = f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims/{metadata['name']}/status"

@@ -74,7 +74,7 @@ def read_volumes(spec: Mapping[str, Any]) -> tuple[VolumeSpec, ...]:
 
 
 def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[MountSpec, ...]:
-    """Where the container sees which volumes."""
+    """The mounts of the container."""
     mounts = tuple(
         MountSpec(
             volume=mount["name"],

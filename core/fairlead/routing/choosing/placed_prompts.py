@@ -1,7 +1,8 @@
 """Placed prompts: what a policy sent to an instance's queue and that is not computed yet.
 
-An index of what engines hold knows a prompt from its first token on. A session's next turn may come before: where
-queues are long, the turn before it still waits. Its place is where the next one finds most of its prompt, too.
+The index of engines' caches knows a prompt only from its first token on. A session's next turn may arrive
+earlier, while the previous turn still waits in a long queue. The next turn will find most of its prompt where the
+previous one is placed.
 """
 
 from collections import OrderedDict

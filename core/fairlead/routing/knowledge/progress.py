@@ -130,7 +130,7 @@ class StepTimes:
         return self._steps >= KNOWN_STEPS and self._seconds >= KNOWN_SECONDS
 
     def longest(self, now: float) -> float:
-        """Seconds of the longest one lately."""
+        """Seconds of the longest recent step."""
         return self._longest.value(now)
 
     def allowed(self, prefill_seconds: float, now: float) -> float:

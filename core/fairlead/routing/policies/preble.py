@@ -58,7 +58,7 @@ class Node:
     """Prefill time of the new tokens."""
     instances: set[str] = field(default_factory=set)
     charged: dict[str, int] = field(default_factory=dict)
-    """What each instance's work was last charged for it."""
+    """Work that each instance was last charged for the prefix."""
     moved_to: set[str] = field(default_factory=set)
 
 

@@ -96,7 +96,7 @@ class Recorder:
         self.slo.pause()
 
     def resume(self) -> None:
-        """Record all again."""
+        """Record everything again."""
         self.loads.resume()
         self.slo.resume()
 

@@ -62,7 +62,7 @@ class RuleTree:
     additional: RuleTree | None = None
     items: RuleTree | None = None
     passed: dict[str, None] = field(default_factory=dict)
-    """What all rules found right here, the oldest first. They are functions of what they read, so it stays right."""
+    """Values that have passed all rules, oldest first. Rules depend only on the value, so it passes again."""
 
 
 def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
