@@ -136,7 +136,7 @@ class PickerTls:
     """TLS with the certificate and key of two files; each new connection gets their current content."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        """Reads the pool's file. Raises InvalidInput."""
+        """Raises InvalidInput."""
         self._files = certificate, key
         self._read = self._times()
         self._looked_at = float("-inf")

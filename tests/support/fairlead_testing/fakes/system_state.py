@@ -233,7 +233,7 @@ class SystemState:
     # ── what routers tell ──
 
     def take_reports(self, reports: Sequence[Report]) -> tuple[ReportReceipt, ...]:
-        """Reads the pool's file. Raises InvalidInput."""
+        """Raises InvalidInput."""
         check_envelopes(reports)
         self.received += len(reports)
         state = reports[0]
