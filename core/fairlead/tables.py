@@ -282,7 +282,7 @@ class HoldingFacts:
 
 
 DEFAULT_CLASS = "default"
-"""The priority class of requests that name none that the pool declares."""
+"""The priority class of requests that name no class of the pool."""
 CLASS_NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 MAX_PRIORITY_CLASSES = 8
 

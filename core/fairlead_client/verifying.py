@@ -66,7 +66,7 @@ class Verifier:
 
 def _sentence(decision: RoutingDecision) -> list[str]:
     """The contradictions between the sentence and the numbers."""
-    found = [] if decision.explanation == whole_story(decision, decision) else ["the sentence is not the one its numbers give"]
+    found = [] if decision.explanation == whole_story(decision, decision) else ["the sentence differs from the one that its numbers give"]
     chosen = candidate(decision, decision.target)
     other = None if chosen is None or not decision.rule.order else runner_up(decision, chosen)
     if chosen is None or other is None:
@@ -105,7 +105,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
     if actual is not None and move.outcome in (MoveOutcome.UNDERWAY, MoveOutcome.REFUSED):
         found.append(f"it had a first token, but its outcome is {move.outcome}")
     if move.explanation != explain_move(move, what):
-        found.append("the sentence is not the one its numbers give")
+        found.append("the sentence differs from the one that its numbers give")
     if "It was faster: " in move.explanation and move.paid_off is not True:
         found.append("the sentence says that it was faster as predicted")
     if (

@@ -101,7 +101,8 @@ def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str |
 
 
 def sampling_error(run: RunFigures) -> float:
-    """How much lower the share in time of as many other requests may be: in one of twenty cases it is lower still.
+    """The sampling error of the share in time: as many other requests would have a share lower by more than this in one
+    of twenty cases.
 
     Batch means, as `_by_part`, by time or by session, whichever gives the larger error.
     """

@@ -30,8 +30,8 @@ AS_IT_IS = PoolChange()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is looked for: how many instances of a role, which has `present` now and may have `most`, serve a pool's
-    recorded requests in time. `estimate` is the number by rates and means; `held` the one offered before.
+    """The question: how many instances of a role, which has `present` now and may have `most`, serve a pool's
+    recorded requests in time? `estimate` is the number by rates and means; `held` the number offered before.
     """
 
     role: Role

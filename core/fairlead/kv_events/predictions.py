@@ -26,7 +26,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """A recording's predictions, and what was met on the way."""
+    """A recording's predictions, and the irregularities met while playing it."""
 
     predictions: tuple[Prediction, ...]
     sources: int

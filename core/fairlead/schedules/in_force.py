@@ -56,7 +56,7 @@ class InForce:
 
 
 def subjects(schedule: ScheduleSpec) -> tuple[str, ...]:
-    """What a schedule says something about: roles by name, `slo`, `earlyRejection`, `ratio`."""
+    """The subjects that a schedule sets: roles by name, `slo`, `earlyRejection`, `ratio`."""
     sections = {"slo": schedule.slo, "earlyRejection": schedule.early_rejection, "ratio": schedule.ratio}
     return (*(role.name.value for role in schedule.roles), *(name for name, given in sections.items() if given is not None))
 

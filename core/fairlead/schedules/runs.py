@@ -65,7 +65,7 @@ def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: da
 
 
 def closing_reason(schedules: Mapping[str, ScheduleSpec], window: Window, now: datetime) -> RunReason:
-    """Why a window that was open is open no more."""
+    """Why an open window has closed."""
     schedule = schedules.get(window.schedule)
     if now >= window.closes:
         return RunReason.ENDED

@@ -81,7 +81,7 @@ _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 
 
 def role_for_schedule(subjects: Iterable[str]) -> AccessRole:
-    """The role that changing a schedule needs: that of the kinds of plans for what it says something about."""
+    """The role needed to change a schedule: the highest of the plan kinds for the fields that it sets."""
     return NEEDED_ROLE[PlanKind.SCHEDULE] if _FOR_ADMINS.isdisjoint(subjects) else AccessRole.ADMIN
 
 

@@ -53,7 +53,7 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
     blocks = GaugeMetricFamily("fairlead_router_kv_blocks", "Blocks that the instance holds, by its events.", labels=_LABELS)
     lag = GaugeMetricFamily(
         "fairlead_router_kv_event_lag_seconds",
-        "From when an engine made its newest batch of KV events until it arrived, by both clocks.",
+        "Seconds from the creation of the newest batch of KV events (engine's clock) to its arrival (router's clock).",
         labels=_LABELS,
     )
     state = GaugeMetricFamily("fairlead_router_kv_event_state", "1 at how far the events are heard.", labels=(*_LABELS, "state"))

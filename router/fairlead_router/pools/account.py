@@ -30,7 +30,7 @@ DECLINED = "declined"
 """The kind of failure of an instance that refused a request (4xx), when another instance is asked."""
 
 KEEP_REPORTING_SECONDS = 3.0
-"""A router that decides for itself again has reported its requests by then."""
+"""Seconds after which a router that decides for itself again has reported its requests."""
 
 logger = logging.getLogger(__name__)
 

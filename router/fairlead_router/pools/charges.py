@@ -40,7 +40,7 @@ class KeyLimits:
         return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
 
     def return_request(self, now: float) -> None:
-        """A request that was taken does not count."""
+        """Give back a request that `take_request` counted."""
         if self._requests is not None:
             self._requests.take(-1, now)
 

@@ -47,7 +47,8 @@ class KnownEngines:
         """
         self._cache_sizes: dict[str, int] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
-        """Keyed by instance and address: another process may have others."""
+        """Data-parallel ranks, keyed by instance and address, as another process at the instance may have other ranks.
+        """
         self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
         """Keyed by instance and address: the ranks that each engine named elsewhere than on its metrics page."""
         self.cards: dict[str, Mapping[str, Card]] = {}

@@ -302,7 +302,9 @@ class ClientRequest:
         return self._id.decode("ascii")
 
     def answer_by_asgi(self) -> None:
-        """ASGI's `send` will send the answer, not `begin`: give the server the headers that go with each answer."""
+        """The answer will be sent by ASGI's `send` instead of `begin`: give the server the headers that every answer
+        has.
+        """
         lines = self._standing.split(b"\r\n")[:-1]
         standing = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
         if self._id:

@@ -140,7 +140,7 @@ class SimulatedPool:
         return facts
 
     def entry(self, number: int, role: Role, generation: int = 0) -> InstanceEntry:
-        """The entry of the instance numbered so; a restarted one has another address."""
+        """The table entry of the instance with this number; a restarted one has another address."""
         name = f"{role.value[0]}{number:03d}-{self.seed}"
         return InstanceEntry(
             id=name,

@@ -141,7 +141,7 @@ class Visit:
         return self.here.base + path
 
     def wants(self, *regions: str) -> bool:
-        """Whether the answer has one of these regions, as the whole page does."""
+        """Whether the answer needs one of these regions; a whole page needs all."""
         wanted = regions_of(self.request)
         return not wanted or not set(regions).isdisjoint(wanted)
 
@@ -244,8 +244,7 @@ class Visit:
         return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
-        """The pools for the frame; no pools for somebody who may see none, of whose pages that is not a missing part.
-        """
+        """The pools for the frame; no pools for somebody who may see none, of whose pages that is not a missing part."""
         none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
         async def in_sight() -> Taken[PoolSummary]:

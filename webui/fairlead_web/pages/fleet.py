@@ -179,7 +179,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def totals(pools: Sequence[PoolSummary], figures: Mapping[str, ShownFigures]) -> Totals:
-    """Sums over the pools; one is late by the figures that its card shows."""
+    """Sums over the pools; a pool's late requests are those that its card shows."""
     return Totals(
         desired=sum(pool.desired for pool in pools),
         serving=sum(pool.serving for pool in pools),

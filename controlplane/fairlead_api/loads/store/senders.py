@@ -52,7 +52,7 @@ UNION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSenders:
-    """What was recorded of requests that were sent to the instance since `begun`, by their sessions' numbers."""
+    """Recorded requests that were sent to the instance since `begun`, summed by the number of their session."""
 
     begun: datetime
     recorded: int

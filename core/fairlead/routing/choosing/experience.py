@@ -23,9 +23,9 @@ JUDGED_AFTER = 100
 class Trust:
     """When a model is obeyed, by its mean error against that of the router's own formula for the same requests.
 
-    It is not used any longer once it errs by more than `lost` times as much, and again once by less than `regained`
-    times, so that the two do not take turns. `unproven`: nor before it was compared, nor after another one lost, until
-    it was.
+    It is not used any longer once it errs by more than `lost` times as much, and is used again once it errs by less
+    than `regained` times as much, so that model and formula do not alternate. `unproven`: the model is also unused
+    until it has been compared, and so is the successor of a model that lost.
     """
 
     lost: float

@@ -93,7 +93,7 @@ class QueueParameters:
 
     @property
     def expected_seconds(self) -> float:
-        """How long blocks are expected after the prefill of a prompt before KV events report them."""
+        """Seconds after a prompt's prefill for which its blocks are expected without a KV event."""
         return self.speculative_seconds
 
     @property

@@ -23,7 +23,9 @@ class RoutingRequest:
     for prompts without blocks.
     """
     session: str | None = None
-    """The session by its name: as the client gave it, and in a decision as far as that name is one session's."""
+    """The session's name as the client gave it; in a decision None if the name turned out to be shared by several
+    sessions.
+    """
     further_names: tuple[str, ...] = ()
     """Names of the session in other places of the request, for when that one is shared by several conversations."""
     beginning: int = 0

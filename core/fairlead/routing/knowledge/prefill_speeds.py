@@ -36,8 +36,8 @@ AGAIN_SHARE = 0.2
 ODD = 2.0
 """A prefill this many times faster or slower than the median says nothing about the others."""
 FAST_SHARE = 0.25
-"""Among other routers, an engine's own speed is the one that this share of its fastest prefills reaches: slower ones
-may have waited for prefills that this router cannot see. With a smaller share, a few prefills whose prefix another
+"""Where several routers send, an engine's own speed is taken from this share of its fastest prefills: slower ones
+may have waited for prefills that this router cannot see. With a smaller share, the few prefills whose prefix another
 router placed would decide.
 """
 LINE_PREFILLS = 20

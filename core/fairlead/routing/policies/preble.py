@@ -44,7 +44,7 @@ class PrebleParameters(QueueParameters):
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """A prefix as the recent requests ended: what it added to the prefix before it, and where it was computed.
+    """A prefix of recent requests: the tokens that it adds to its parent, and the instances that computed it.
 
     Times in microseconds.
     """

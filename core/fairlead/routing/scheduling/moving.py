@@ -69,9 +69,8 @@ class Moving:
             tracked.migrations.append(asked)
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
-        """Make `instance` the home of the request's session if the policy keeps homes, and the one it has need not be
-        kept; True when an earlier home was left for it, for the reason that `leave` gives when it is asked with that
-        home.
+        """Make `instance` the home of the request's session if the policy keeps homes and the present home need not
+        stay. True when an earlier home was left; `leave`, called with that home, gives the reason.
         """
         state = self._state
         if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):

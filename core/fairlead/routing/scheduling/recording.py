@@ -126,7 +126,7 @@ class Recorder:
         self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
 
     def rerouted(self, record: ReRouteRecord, tracked: TrackedRequest) -> None:
-        """`tracked` goes elsewhere and takes no session's home along."""
+        """Record that `tracked` goes to another instance without moving its session's home."""
         tracked.moved = True
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
