@@ -107,7 +107,7 @@ class Retention:
         kept = [(one.metadata["variable"].name, getattr(self, one.name)) for one in fields(self) if one.name in ROLLED_UP]
         for (finer, least), (name, days) in pairwise(kept):
             if days < least:
-                raise InvalidInput(name, days, f"write {least} or more, the days of {finer}, or fewer there")
+                raise InvalidInput(name, days, f"write {least} or more (the days of {finer}), or lower {finer}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,8 @@ class Covered:
 
 
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:
-    """The whole steps around [start, end): the shortest of which MOST_COVERED are enough, of at least a minute, or of
-    an hour for a range that is long or begins early. `start` must lie before `end`.
+    """The whole steps around [start, end): in the shortest steps of which at most MOST_COVERED are needed; at least a
+    minute each, or an hour for a range that is long or begins early. `start` must lie before `end`.
     """
     early = start < now - MINUTES_KEPT or end - start > BY_MINUTES
     for seconds in (one for one in STEP_SECONDS if one >= (_HOUR if early else _MINUTE)):

@@ -210,7 +210,7 @@ class EngineFacts(EngineSpecFacts):
     kv_usage_metric: str = KV_USAGE_METRICS["vllm"]
     """Gauge with the used share (0-1) of the KV cache."""
     modelled: ModelledFacts = ModelledFacts()
-    """The defaults, unknown, in a real pool."""
+    """Facts that only a simulated pool knows; a real pool keeps the defaults, which mean unknown."""
 
     def of_instance(self) -> InstanceEngine:
         """The facts that are an instance's own."""

@@ -84,7 +84,7 @@ class RatioMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingMemory:
-    """All of it."""
+    """What scaling remembers of all roles."""
 
     roles: tuple[RoleMemory, ...] = ()
     ratio: RatioMemory = field(default_factory=RatioMemory)

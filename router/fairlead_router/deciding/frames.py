@@ -192,5 +192,5 @@ def bounded(word: Word) -> Word:
 
 
 def named(request_id: str) -> RoutingRequest:
-    """A request in a verdict: its router has the rest of it."""
+    """A request in a verdict, by its id: its router has the other fields."""
     return RoutingRequest(id=request_id, arrived_at=0.0, prompt_tokens=0, blocks=(), first_bytes_hash=0)

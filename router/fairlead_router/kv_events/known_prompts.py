@@ -131,7 +131,7 @@ NOTHING_KNOWN = KnownBeginning()
 @dataclass(frozen=True, slots=True)
 class _Chunk:
     blocks: tuple[int, ...]
-    """Keys of the blocks that end in it."""
+    """Keys of the blocks that end in this part."""
     tokens: int
     """The prompt's tokens up to the end of this chunk."""
 

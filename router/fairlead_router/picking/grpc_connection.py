@@ -38,9 +38,9 @@ class GrpcConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._queued = 0
-        """Bytes of streams' data in it."""
+        """Bytes of streams' data in `_out`."""
         self._has_more = False
-        """Whether a stream had to wait because of it."""
+        """Whether a stream has to wait because `_out` is full."""
         self._reading = False
         self._flush_due = False
         self._frames = FrameReader(self._take, self._begin)

@@ -18,7 +18,7 @@ class TracedRequest(EngineRequest):
 
     blocks: tuple[int, ...]
     held: int = 0
-    """Prefix blocks pinned for it."""
+    """Prefix blocks pinned for the request."""
 
 
 class DramTier:

@@ -39,7 +39,9 @@ class RequestOutcome:
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None
     ended_seconds: float | None = None
-    """After the start of the replay, however it ended; None when the replay was stopped first."""
+    """Seconds from the start of the replay to the request's end, whatever the outcome; None when the replay was stopped
+    first.
+    """
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None

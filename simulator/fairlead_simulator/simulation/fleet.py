@@ -33,7 +33,7 @@ class Fleet:
         self._events = events
         self._step_ended = step_ended
         self._coming: dict[Job, tuple[str, float]] = {}
-        """Requests on the way to an engine: which, and when they are there."""
+        """Requests on their way to an engine, with their time of arrival."""
         self._told: dict[str, tuple[float, int]] = {}
         """What their metrics said last: telling the same again would change nothing."""
         for name in names:

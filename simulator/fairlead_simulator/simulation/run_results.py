@@ -1,4 +1,4 @@
-"""What a run leaves behind besides its jobs, and the taking of it."""
+"""The results of a run besides its jobs, and how they are recorded."""
 
 from array import array
 from bisect import bisect_left, bisect_right

@@ -168,7 +168,7 @@ def states_of(detail: PoolDetail, role: str | None = None) -> Counter[InstanceSt
 
 
 def role_rows(detail: PoolDetail) -> list[RoleRow]:
-    """A row per role of which instances are wanted or still there."""
+    """A row per role that has desired or remaining instances."""
     rows = []
     for name in [role.value for role in Role if role in detail.desired or any(one.role == role for one in detail.counts)]:
         states = states_of(detail, name)

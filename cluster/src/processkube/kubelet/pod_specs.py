@@ -15,7 +15,7 @@ from processkube.kubelet.volume_specs import MountSpec, VolumeSpec, read_mounts,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopHook:
-    """What happens before a container is asked to end: a pause, or a command in it."""
+    """The preStop hook: a pause, or a command in the container, before the container is asked to end."""
 
     sleep_seconds: float = 0.0
     command: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ class PlacedPrompts:
         return len(self._placed)
 
     def place(self, request: RoutingRequest, instance: str, now: float) -> None:
-        """The request was sent there."""
+        """The request was sent to the instance."""
         while self._placed and next(iter(self._placed.values()))[0] <= now - self._seconds:
             self._placed.popitem(last=False)
         if request.blocks:

@@ -45,7 +45,7 @@ class PoolVectors:
     queued: IntVector
     waiting: IntVector
     sessions: IntVector
-    """Sessions bound there."""
+    """Number of sessions bound to each instance."""
     wait_seconds: FloatVector
     """The part of the pending time that a new request would wait for: all but the late requests. The elapsed part is
     not subtracted; see `done_seconds`.

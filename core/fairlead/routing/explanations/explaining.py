@@ -48,7 +48,7 @@ class LimitInForce(Protocol):
 
 
 class WeighedDecision(Protocol):
-    """What a sentence about a decision is made from: the public record of it."""
+    """The public record of a decision, from which its sentence is made."""
 
     @property
     def chosen(self) -> str: ...

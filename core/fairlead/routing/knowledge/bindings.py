@@ -37,7 +37,7 @@ class _Known:
     pending: list[BindingChange] = field(default_factory=list)
     """The newest own changes the API has not answered yet, oldest first; each follows the one before it."""
     forgotten: int = 0
-    """Own changes before those that the API may not have answered either."""
+    """Number of older own changes without an answer that are no longer kept in `pending`."""
     ended: bool = False
     """Whether the API has reported that no instance holds the session, while pending changes may still take it."""
     asked: str | None = None

@@ -269,7 +269,7 @@ class PrefillTimes:
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, or another engine runs there."""
+        """Forget an instance that is gone, or where another engine runs now."""
         self._observed.forget(instance)
         self.speeds.forget(instance)
         self.whole.forget(instance)
@@ -422,5 +422,5 @@ class DecodeTimes:
         return self._observed.of(instance).figure(now)
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, or another engine runs there."""
+        """Forget an instance that is gone, or where another engine runs now."""
         self._observed.forget(instance)

@@ -95,7 +95,7 @@ class PrefillSpeeds:
         return True
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, or another engine runs there."""
+        """Forget an instance that is gone, or where another engine runs now."""
         self._latest.pop(instance, None)
         self._keep(one for one in self._prefills if one.instance != instance)
 

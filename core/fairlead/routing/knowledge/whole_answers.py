@@ -78,7 +78,7 @@ class WholeAnswers:
         return True
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, or another engine runs there."""
+        """Forget an instance that is gone, or where another engine runs now."""
         self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
 
     def forget_older(self, before: float) -> None:

@@ -53,7 +53,7 @@ class Tenants:
         return found
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, and nothing waits for it."""
+        """Forget an instance that is gone; nothing waits for it."""
         for found in self._ranks.values():
             found.forget(instance)
 
@@ -94,7 +94,7 @@ class RankTurns:
         return found
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, and nothing waits for it."""
+        """Forget an instance that is gone; nothing waits for it."""
         found = self._by_instance.pop(instance, None)
         if found is not None:
             self._backlogs.give_back(found.row)
