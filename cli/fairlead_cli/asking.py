@@ -91,7 +91,9 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
 
 
 def conflict_lines(problem: Problem) -> list[str]:
-    """The full lines of a plan's conflict: what it was to change and what changed meanwhile; none for another problem."""
+    """The full lines of a plan's conflict: what it was to change and what changed meanwhile; none for another
+    problem.
+    """
     conflict = problem.conflict
     if conflict is None:
         return []

@@ -1,4 +1,6 @@
-"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows what a key was used for."""
+"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows what a key was used
+for.
+"""
 
 from datetime import UTC, datetime
 

@@ -64,7 +64,9 @@ class StreamStore(Protocol):
         """Pools that were deleted and not made again."""
 
     async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
-        """Keyed by pool and router: what a live router shares with the others about the pool, and how many seconds ago."""
+        """Keyed by pool and router: what a live router shares with the others about the pool, and how many seconds
+        ago.
+        """
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
         """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""

@@ -183,7 +183,9 @@ class BlockIndex:
                     self._clear(cache, holding)
 
     def sweep(self, most_blocks: int) -> bool:
-        """Forget up to this many of the cleared blocks; return whether some are left. Every applied batch does a part."""
+        """Forget up to this many of the cleared blocks; return whether some are left. Every applied batch does a
+        part.
+        """
         while self._cleared and most_blocks > 0:
             holding = self._cleared[-1]
             keys = holding.keys

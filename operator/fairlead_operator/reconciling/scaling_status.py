@@ -14,7 +14,9 @@ TOLD_SECONDS = 86_400.0
 
 
 def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
-    """Scaling's memory from a pool's status; empty where it cannot be read, or cannot have been written by an operator."""
+    """Scaling's memory from a pool's status; empty where it cannot be read, or cannot have been written by an
+    operator.
+    """
     try:
         memory = msgspec.convert((status.get("scaling") or {}).get("memory") or {}, ScalingMemory)
     except msgspec.ValidationError:

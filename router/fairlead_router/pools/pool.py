@@ -187,7 +187,9 @@ class Pool:
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """Seconds for which a measured quantity has been wrong by more than half, as seen by the calls of this method."""
+        """Seconds for which a measured quantity has been wrong by more than half, as seen by the calls of this
+        method.
+        """
         if not is_off:
             self._figures_off.pop(quantity, None)
             return 0.0

@@ -97,7 +97,9 @@ class EngineStatistics:
             self._fresh[request] = None
 
     def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
-        """Record times between tokens: the first step's gap includes the prefills before it; the others get their mean."""
+        """Record times between tokens: the first step's gap includes the prefills before it; the others get their
+        mean.
+        """
         self.generation_tokens += steps * sequences
         for request in self._fresh:
             self._observe(self.inter_token_latency, first_end - request.last_token_at)

@@ -244,7 +244,9 @@ class Visit:
         return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
-        """The pools for the frame; no pools for somebody who may see none, of whose pages that is not a missing part."""
+        """The pools for the frame; no pools for somebody who may see none, of whose pages that is not a missing
+        part.
+        """
         none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
         async def in_sight() -> Taken[PoolSummary]:

@@ -108,7 +108,9 @@ class LoadGate(DisabledGate):
 
 
 class PredictedGate(DisabledGate):
-    """Mooncake's early rejection with prediction: by the decode load expected when the request would begin to decode."""
+    """Mooncake's early rejection with prediction: by the decode load expected when the request would begin to
+    decode.
+    """
 
     weighs_decode = True
 

@@ -89,7 +89,9 @@ class PolicyCatalogue:
         return parameter_shapes(self.entry(name).parameters)
 
     def terms(self, name: str) -> PolicyTerms | None:
-        """The terms recorded with a policy's decisions; None when this process does not know the policy (any longer)."""
+        """The terms recorded with a policy's decisions; None when this process does not know the policy (any
+        longer).
+        """
         try:
             return self.entry(name).terms
         except (UnknownName, InvalidInput):

@@ -113,7 +113,9 @@ class InstanceLoad:
         return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
 
     def owe_rest(self, seconds: float, now: float) -> None:
-        """Record that a sent prefill needs a rest of this length; 0 if nothing decodes there, and then no rest is owed."""
+        """Record that a sent prefill needs a rest of this length; 0 if nothing decodes there, and then no rest is
+        owed.
+        """
         self.rest_owed = max(0.0, seconds - self.rest_credit(now)) if seconds else 0.0
 
     @property
