@@ -102,9 +102,9 @@ def test_a_step_takes_the_any_from_a_day_as_in_a_cron_job() -> None:
         ("0 0 8 * * *", "write five fields"),
         ("@reboot", "write five fields"),
         ("", "write five fields"),
-        ("L * * * *", "no *, number, range"),
-        ("1,,2 * * * *", "no *, number, range"),
-        ("٣ * * * *", "no *, number, range"),
+        ("L * * * *", "not *, a number, range"),
+        ("1,,2 * * * *", "not *, a number, range"),
+        ("٣ * * * *", "not *, a number, range"),
     ],
 )
 def test_a_cron_that_cannot_be_is_refused_with_what_is_wrong(text: str, words: str) -> None:
