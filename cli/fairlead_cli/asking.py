@@ -50,7 +50,7 @@ token_option = click.option(
     "--token",
     envvar="FAIRLEAD_TOKEN",
     callback=_bearer,
-    help="An API token [FAIRLEAD_TOKEN]; without it the sandbox's own.",
+    help="An API token [FAIRLEAD_TOKEN]; default: the sandbox's own.",
 )
 
 

@@ -56,7 +56,9 @@ def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options of `look_options`, `-o csv` and `--limit`."""
-    limit = click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Most rows; of CSV without it all.")
+    limit = click.option(
+        "--limit", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of rows; default for CSV: all."
+    )
     return limit(_look_options(("table", "json", "csv"), command))
 
 

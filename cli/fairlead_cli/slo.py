@@ -14,9 +14,9 @@ from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
 _from = click.option("--from", "start", default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
 _to = click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
 _class = click.option("--class", "priority_class", help="Requests of this priority class only.")
-_ttft = click.option("--ttft", help="Time to first token, such as 5s; without, as it is.")
-_tpot = click.option("--tpot", help="Time per output token, such as 80ms; without, as it is.")
-_percentile = click.option("--percentile", type=float, help="Goal, in percent of requests; without, as it is.")
+_ttft = click.option("--ttft", help="Time to first token, such as 5s; default: the present target.")
+_tpot = click.option("--tpot", help="Time per output token, such as 80ms; default: the present target.")
+_percentile = click.option("--percentile", type=float, help="Goal, in percent of requests; default: the present goal.")
 
 
 @click.group()

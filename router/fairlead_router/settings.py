@@ -277,7 +277,7 @@ class RouterSettings:
             "FAIRLEAD_PICKER_POOL",
             Parsed(lambda text: str(PoolKey.parse(text)), "a pool as namespace/name", "namespace/name"),
             "the only pool that the endpoint picker picks from",
-            "without it the Service that was called, the header `x-fairlead-pool` or the model tells the pool",
+            "without it the pool is found by the called Service, the header `x-fairlead-pool` or the model",
             default_shown="none",
         ),
     )

@@ -52,7 +52,7 @@ class Keeping:
         return session
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Ends it before its time. Raises NotFound."""
+        """Ends the keeping of a session before its time. Raises NotFound."""
         await self._store.let_go(pool, session, caller, now)
 
 

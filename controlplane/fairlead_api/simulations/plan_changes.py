@@ -60,8 +60,8 @@ _JUDGED_OTHERWISE: Mapping[PlanKind, str] = {
     PlanKind.DELETE: "nothing is served any more",
     PlanKind.MOVE: "one session more or less does not show",
     PlanKind.UNPIN: "one session more or less does not show",
-    PlanKind.CORDON: "the effect above is from the sessions and keys of this very instance",
-    PlanKind.UNCORDON: "the effect above is from the sessions and keys of this very instance",
+    PlanKind.CORDON: "the effect above is computed from the sessions and keys of this instance",
+    PlanKind.UNCORDON: "the effect above is computed from the sessions and keys of this instance",
     PlanKind.WEIGHT: "the share of keys that move is computed from the ring itself",
     PlanKind.REVERT: "it changes several parts of the spec at once, each of which can be planned and simulated alone",
 }

@@ -50,7 +50,7 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option(
     "--url", "urls", multiple=True, required=True, help="A router (or an engine); several take turns and stand in for one another."
 )
-@click.option("--model", help="Model to ask for; the first one the router lists without it.")
+@click.option("--model", help="Model to request; default: the first one that the router lists.")
 @click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="The pool, sent as x-fairlead-pool.")
 @click.option("--token", envvar="FAIRLEAD_GATEWAY_KEY", show_envvar=True, help="API key of the routers, sent as a bearer token.")
 @click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as recorded.")

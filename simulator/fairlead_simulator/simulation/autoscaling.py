@@ -53,7 +53,7 @@ class SimulatedScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingByRole(SimulatedScaling):
-    """As a pool's spec may have it: roles with numbers of their own, where a file has the same for all."""
+    """Scaling with numbers per role, as a pool's spec may have; a file has the same for all roles."""
 
     ranges: Mapping[Role, tuple[int, int]]
 

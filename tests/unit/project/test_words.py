@@ -38,6 +38,7 @@ HABITS = {
         r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer|more\b|less|fewer|smaller|shorter|older|concern|room|answer|need|way)(?=[a-z])",
         "is not a, are not",
     ),
+    "X without it": (r"; [\w' -]{1,40} without it\.|; without, ", "default: X"),
     "for want of": (r"\bfor want of\b", "because … is missing"),
     "paid off": (r"\b(?:paid|pays?) off\b", "faster than staying"),
     "tells of": (r"\b(?:tells?|hears?) of\b", "reports, learns of"),

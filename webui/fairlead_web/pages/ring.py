@@ -59,7 +59,7 @@ class RingPage(Context):
     weight: str
     """The other weight as typed."""
     refusal: str | None
-    """Why that could not be planned."""
+    """Why the change of the ring could not be planned."""
 
 
 async def show(visit: Visit) -> Response:

@@ -33,7 +33,7 @@ class PluginSpec:
     """A plugin of the file."""
 
     type: str = text("Type of the plugin.", max_length=253)
-    name: str = text("Name that profiles refer to; the type without it.", "", max_length=253)
+    name: str = text("Name that profiles refer to; default: the type.", "", max_length=253)
     parameters: dict[str, Any] = free("Parameters of the plugin.")
 
     @property
@@ -47,7 +47,7 @@ class ProfilePlugin:
     """A plugin of a profile."""
 
     plugin_ref: str = text("Name of a plugin.", max_length=253)
-    weight: float | None = number("Weight of a scorer; 1 without it.", None, minimum=-1e6, maximum=1e6)
+    weight: float | None = number("Weight of a scorer; default: 1.", None, minimum=-1e6, maximum=1e6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

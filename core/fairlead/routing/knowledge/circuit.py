@@ -76,7 +76,7 @@ class Circuit:
             self.broken_until = max(self.broken_until, now + self._backoff)
 
     def worked(self) -> None:
-        """The instance answered: closed, whatever was before."""
+        """The instance answered: the circuit closes from any state."""
         self.failures = 0
         self._open = False
         self._probe = None

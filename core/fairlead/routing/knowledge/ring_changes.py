@@ -15,7 +15,7 @@ Moves = Mapping[tuple[str, str], float]
 def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:
     """The keys that change owner between two tables, mean over both rings, as `rings.key_shares` has shares.
 
-    Empty when one of the tables has nobody on its ring: then keys have no owner, or none before.
+    Empty when the ring of one of the tables has no instances, so that keys have no owner there.
     """
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     for salt in (FIRST_SALT, SECOND_SALT):

@@ -204,7 +204,7 @@ class TokenSizes:
         return self._text.value is None and self._fall_back(now)
 
     def forget(self, now: float) -> bool:
-        """Let go of what is too old. Returns whether `bytes_per_token` changed."""
+        """Forget what is too old. Returns whether `bytes_per_token` changed."""
         before = now - MEMORY_SECONDS
         for kind, estimate in tuple(self._kinds.items()):
             estimate.forget(before)

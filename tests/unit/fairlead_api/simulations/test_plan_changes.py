@@ -92,7 +92,7 @@ def test_a_ratio_that_changes_itself_is_simulated_by_its_rules() -> None:
         (PlanKind.DRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=True, instance="d"), BASE, "serves nothing now"),
         (PlanKind.UNDRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=False, instance="d"), BASE, "stays where it is"),
         (PlanKind.DRAIN, InstanceQuestion(mark=DRAIN_ANNOTATION, is_set=False, instance="a"), BASE, "stays where it is"),
-        (PlanKind.CORDON, InstanceQuestion(mark=CORDONED_ANNOTATION, is_set=True, instance="a"), BASE, "this very instance"),
+        (PlanKind.CORDON, InstanceQuestion(mark=CORDONED_ANNOTATION, is_set=True, instance="a"), BASE, "of this instance"),
         (PlanKind.SLO, SpecQuestion(kind=PlanKind.SLO, after=parse_spec(BASE)), BASE, "the latencies that were recorded"),
         (
             PlanKind.RATIO,

@@ -50,7 +50,7 @@ def _standing(pod: Object, ranks: dict[str, int]) -> tuple[int, int, bool, int, 
 
 
 def deletion_cost(pod: Object) -> int:
-    """The pod's annotation; 0 without it."""
+    """The deletion cost in the pod's annotation; default 0."""
     return int(at_path(pod, "metadata", "annotations", default={}).get(DELETION_COST, 0))
 
 
