@@ -191,7 +191,7 @@ def undo(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token: 
 @click.argument("plan")
 @_options
 def again(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Plan the change of a plan that expired or no longer fits again. The token needs the role that the plan needed."""
+    """Plan a change again whose plan expired or no longer fits. The token needs the role that the plan needed."""
     anew = ask(url, token, lambda api: api.plan_again(plan))
     tell_and_apply(PoolKey.parse(anew.pool), anew, reason, yes, url, token)
 

@@ -348,8 +348,8 @@ class RoutingFacts:
         maximum=1024,
     )
     fairness: str = text(
-        "None: requests of a priority class wait in one order, whoever sent them. Tenants: who has had less of an instance's time goes before who "
-        "has had more, so that one who sends much makes nobody else wait or be refused. A tenant is an API key, or what a trusted client names in "
+        "None: requests of a priority class wait in one order, whoever sent them. Tenants: a tenant that has had less of an instance's time goes before one "
+        "that has had more, so that a tenant that sends much makes no other wait or be refused. A tenant is an API key, or what a trusted client names in "
         "x-llm-d-inference-fairness-id.",
         "None",
         enum=FAIRNESS_MODES,

@@ -13,7 +13,7 @@ from typing import Any
 from fairlead_sandbox.errors import SandboxError
 
 POSTGRES_UID = 65534
-"""`nobody` on every Linux: whom Postgres believes itself to be, and becomes, where root runs it."""
+"""`nobody` on every Linux: the user that Postgres runs as where root starts it."""
 
 SOCKET_PATH_LIMIT = 90
 """Maximum number of bytes that the path of Postgres' socket may have together with its lock file's name.

@@ -26,7 +26,7 @@ class UsualLoad:
     output_tokens: float
     """Mean of a request."""
     context_tokens: float
-    """Mean of a sequence while it decodes."""
+    """Mean number of context tokens of a sequence while it decodes."""
     prefill_seconds: float
     """Mean of a request, for the uncached part of its prompt."""
 

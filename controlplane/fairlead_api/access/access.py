@@ -145,7 +145,7 @@ class Access:
         if identity.source == OIDC:
             return self.provided(identity)
         if identity.source == ANYBODY and not self.open_to_all:
-            raise NotAuthenticated("token-invalid", "nobody is let in here without a token any more")
+            raise NotAuthenticated("token-invalid", "nobody is let in here without a token any longer")
         if identity.source == BOOTSTRAP and (identity.subject, identity.role) not in {
             (token.name, token.role) for token in self._bootstrap
         }:

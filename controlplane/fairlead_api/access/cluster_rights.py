@@ -119,8 +119,8 @@ _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class KubernetesReviews:
-    """Implements `access.cluster_rights.ClusterReviews`. `audience`: whom tokens must be for; None: the API
-    server itself.
+    """Implements `access.cluster_rights.ClusterReviews`. `audience`: the audience that tokens must have;
+    None: the API server itself.
     """
 
     def __init__(self, cluster: Kubernetes, audience: str | None) -> None:

@@ -67,7 +67,7 @@ async def _save(
 
 
 AT_ONCE = 500
-"""The most minutes, over all pools, that one transaction computes."""
+"""Maximum number of minutes, over all pools, that one transaction computes."""
 COLUMNS = ("migrations", "reroutes", "compared", "seconds_won")
 _WON = "m.predicted_source_ttft_seconds - m.actual_ttft_seconds"
 

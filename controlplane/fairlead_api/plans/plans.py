@@ -74,7 +74,7 @@ class Plans:
             target = Target.of_session(pool, request.session)
             found = await self._cluster.read(target)
             if "instance" not in found.spec:
-                raise InvalidInput("session", request.session, "nobody holds it; its next request is placed by the policy")
+                raise InvalidInput("session", request.session, "no instance holds it; its next request is placed by the policy")
             change: dict[str, Any] = {"instance": request.instance}
         elif request.instance is None:
             target = Target.of_pool(pool)

@@ -70,7 +70,7 @@ class EngineFits:
 
 
 MOST_BYTES = 32 * 1024 * 1024
-"""The most bytes of a request, its trace included."""
+"""Maximum number of bytes of a request, its trace included."""
 _PATH = "/pools/{namespace}/{name}/simulations"
 _document = msgspec.json.Decoder()
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (SimulationRequest, SimulatedPolicy, TraceRequest)}

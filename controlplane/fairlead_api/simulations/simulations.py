@@ -112,7 +112,7 @@ class Simulations:
 
 
 def most_requests(runs: int) -> int:
-    """The most requests of each run of a simulation that has `runs` of them."""
+    """Maximum number of requests per run of a simulation with `runs` runs."""
     return min(MOST_REQUESTS, MOST_SIMULATED // runs)
 
 

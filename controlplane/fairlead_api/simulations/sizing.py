@@ -22,8 +22,8 @@ from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures, Simu
 MOST_TRIED = 64
 """The largest number of instances that is tried: simulating many takes long."""
 MOST_SIZED = 5_000
-"""The most requests of the window, its newest, that are simulated for advice: about thirty times. More for a pool that
-gets this many in less time than a simulation needs.
+"""Maximum number of requests of the window, the newest, that are simulated for advice: about thirty times. More for a
+pool that gets this many in less time than a simulation needs.
 """
 AS_IT_IS = PoolChange()
 

@@ -174,7 +174,7 @@ class SampledDecision(Generic[Pool, Time]):
 
     @property
     def target(self) -> str:
-        """The chosen instance or rank, by the name that candidates have."""
+        """The chosen instance or rank, named as in `candidates`."""
         return target_of(self.chosen, self.chosen_rank)
 
     @property

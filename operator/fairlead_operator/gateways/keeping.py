@@ -42,7 +42,7 @@ class GatewayObjects:
         self._picker = picker
         self._is_removed = False
         self._most_ports = MOST_TARGET_PORTS
-        """The most target ports per InferencePool: one where the cluster's definition is that of GAIE 1.0."""
+        """Maximum number of target ports per InferencePool: one where the cluster's definition is that of GAIE 1.0."""
 
     async def keep(
         self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], ports: Sequence[int]

@@ -30,7 +30,8 @@ def own_service(pool: str) -> str:
 
 
 def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[int], picker: PickerSettings) -> dict[str, Any]:
-    """The GAIE InferencePool: instances that listen at one of `ports`, picked by whom the pool's own Service leads to.
+    """The GAIE InferencePool: instances that listen at one of `ports`, with the endpoint picker that the pool's own
+    Service leads to.
 
     Every instance has the pool's label: those that the pool makes, adopted ones, and of a LeaderWorkerSet the leaders.
     """

@@ -27,7 +27,7 @@ class PrefillCost:
         return self.fixed + self.variable(new_tokens, sequence_tokens)
 
     def variable(self, new_tokens: int, sequence_tokens: int) -> float:
-        """Without the fixed part, which a step with several prompts pays once."""
+        """The cost without the fixed part, which a step with several prompts pays once."""
         return self.per_token * new_tokens + (self.per_context + self.per_pair * new_tokens) * sequence_tokens
 
 

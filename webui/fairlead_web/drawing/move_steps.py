@@ -87,7 +87,7 @@ def _homes(move: Migration, history: list[BindingHistoryItem] | None) -> tuple[M
     if before is None or before.released_at is None:
         return cutover, MoveStep(words="Release", state="unknown", at=None, told=f"When {move.origin} let go is not recorded.")
     late = (after.bound_at - before.released_at).total_seconds()
-    when = "in the same instant" if late == 0 else f"{formats.seconds(late)} earlier; nobody held it meanwhile"
+    when = "in the same instant" if late == 0 else f"{formats.seconds(late)} earlier; no instance held it meanwhile"
     told = f"{before.instance} let go {when}, after {formats.span((before.released_at - before.bound_at).total_seconds())}."
     return cutover, MoveStep(words="Release", state="done", at=before.released_at, told=told)
 

@@ -19,7 +19,7 @@ from fairlead_api.series.reading import Changes
 from fairlead_client.resources.series import Annotation, AnnotationKind, Annotations
 
 MOST = 200
-"""The most annotations of each kind."""
+"""Maximum number of annotations of each kind."""
 
 _ROWS = {
     AnnotationKind.SCALED: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, CAST(NULL AS text) AS instance, role AS a, "

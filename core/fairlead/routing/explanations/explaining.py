@@ -55,7 +55,7 @@ class WeighedDecision(Protocol):
 
     @property
     def target(self) -> str:
-        """The chosen one by the name that candidates have."""
+        """The chosen instance or rank, named as in `candidates`."""
 
     @property
     def rule(self) -> DecisionRule: ...

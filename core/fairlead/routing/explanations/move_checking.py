@@ -86,5 +86,5 @@ def _gain(move: CausedMove) -> list[str]:
     if least is None or move.trigger not in GAINING:
         return []
     if benefit is None or benefit < least - EXACT:
-        return [f"it was predicted to gain {benefit} s, and {least} s is the least that moves anybody"]
+        return [f"it was predicted to gain {benefit} s, and {least} s is the least gain that moves a session"]
     return []

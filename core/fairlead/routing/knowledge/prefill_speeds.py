@@ -170,7 +170,7 @@ class RecalledSpeed:
         self._seconds = 0.0
 
     def take(self, figure: Figure, now: float) -> None:
-        """Go by this one, unless it is the one that was contradicted already."""
+        """Use this speed, unless it is the one that prefills have already contradicted."""
         observed_at = now - (figure.age_seconds or 0.0)
         if figure.value != self._figure.value:
             self._prefills, self._tokens, self._seconds, self.value = 0, 0, 0.0, figure.value

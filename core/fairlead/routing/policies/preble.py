@@ -286,7 +286,7 @@ ENTRY = PolicyEntry(
             Term(name="eviction_seconds", words="what would be evicted", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),
         ),
-        limits=(Limit(name="longest_tokens", words="most of the prompt that anybody holds", unit=Unit.TOKENS),),
+        limits=(Limit(name="longest_tokens", words="the largest part of the prompt that an instance holds", unit=Unit.TOKENS),),
         rules=(
             DecisionRule(
                 code="prefix-followed",

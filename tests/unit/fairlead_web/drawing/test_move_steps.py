@@ -57,7 +57,7 @@ def test_a_decision_a_binding_and_its_predecessor_give_the_steps_their_times() -
     assert (cutover.at, cutover.told) == (NOW, "Binding 2: from here on the session's requests go to b.")
     assert (release.at, release.told) == (
         NOW - timedelta(seconds=30),
-        "a let go 30.0 s earlier; nobody held it meanwhile, after 9 min 30 s.",
+        "a let go 30.0 s earlier; no instance held it meanwhile, after 9 min 30 s.",
     )
     assert told(MOVE, homes())["Release"][1] == "a let go in the same instant, after 10 min."
 
