@@ -170,7 +170,11 @@ class OperatorSettings:
     namespaces: tuple[str, ...] = field(
         default=(),
         metadata=variable(
-            "FAIRLEAD_WATCH_NAMESPACES", Names(), "namespaces that are watched", "no right outside them is needed", default_shown="all"
+            "FAIRLEAD_WATCH_NAMESPACES",
+            Names(),
+            "namespaces that are watched",
+            "no rights outside these namespaces are needed",
+            default_shown="all",
         ),
     )
     engine_image: str = field(

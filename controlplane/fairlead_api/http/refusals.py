@@ -45,7 +45,7 @@ REFUSALS: dict[str, Refusal] = dict(
             instance="/v1/pools",
         ),
         _refusal(
-            403, "The token's role does not reach.", "denied", "ada has role viewer; this needs operator", instance="/v1/plans/p-1/apply"
+            403, "The token's role is not sufficient.", "denied", "ada has role viewer; this needs operator", instance="/v1/plans/p-1/apply"
         ),
         _refusal(
             404,

@@ -39,7 +39,7 @@ class EnginePreset(EngineSettings):
 
     @property
     def origin(self) -> str:
-        """The name, with what its figures are worth."""
+        """The name, with the origin of its figures: estimated or fitted."""
         return f"{self.name} (estimated)" if self.is_estimated else f"{self.name} (fitted)"
 
     def at_speed(self, speed: float) -> "EnginePreset":

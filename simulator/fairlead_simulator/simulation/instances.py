@@ -14,4 +14,4 @@ class SimulatedInstance(Instance[Job]):
         self.kv = TraceMemory(preset.capacity_blocks, preset.block_tokens, preset.dram_tokens, preset.eviction, watcher)
         super().__init__(name, preset, self.kv)
         self.watched = 0
-        """The version for whose end an appointment is made."""
+        """The state version whose step's end is scheduled as an event."""

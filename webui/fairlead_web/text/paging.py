@@ -1,4 +1,4 @@
-"""Lists of the API that a page needs whole, or shows in part by an order or a filter of its own."""
+"""Lists of the API that a page needs completely, or of which it shows a part in its own order or filter."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
