@@ -60,7 +60,7 @@ def list_engines(as_json: bool) -> None:
     type=WholeOption(16, MOST_BATCHED_TOKENS),
     default=2048,
     show_default=True,
-    help="Most tokens of one step, as the engine was started with (vLLM: --max-num-batched-tokens).",
+    help="Maximum tokens of one step, as set at the engine's start (vLLM: --max-num-batched-tokens).",
 )
 @click.option(
     "--kv-tokens", type=WholeOption(1024, 2**40), help="KV cache of one engine in tokens, which is not fitted; default: a preset's."

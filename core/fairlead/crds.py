@@ -125,7 +125,7 @@ def _status() -> dict[str, Any]:
                 "attainmentBefore": {"type": "number", "description": "SLO attainment (0 to 1) when it began."},
                 "updatedByRole": {
                     "type": "object",
-                    "description": "Most updated instances of each role that served at once.",
+                    "description": "Largest number of updated instances of each role that served at once.",
                     "additionalProperties": {"type": "integer"},
                 },
                 "updatedAt": text("When one of these numbers grew last.", format="date-time"),

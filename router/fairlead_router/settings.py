@@ -206,7 +206,7 @@ class RouterSettings:
             "FAIRLEAD_GATEWAY_KEYS_REQUIRED",
             Switch(),
             "whether clients must show an API key, one of those that people make (`fairlead keys create`) or of the next setting",
-            "without, whoever reaches the port may use every pool; a key that is shown counts all the same",
+            "without it, anybody who reaches the port may use every pool; a key that is sent still counts",
         ),
     )
     gateway_keys: tuple[str, ...] = field(

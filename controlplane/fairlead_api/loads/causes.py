@@ -75,7 +75,7 @@ def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator
             yield f"It alone was over {limit}."
     if judged and not over:
         limits = " and ".join(SLO_METRICS[one.metric] for one in judged)
-        yield f"It was within the {limits} {'limits' if len(judged) > 1 else 'limit'} all the same."
+        yield f"It was within the {limits} {'limits' if len(judged) > 1 else 'limit'} anyway."
 
 
 def _were(count: int) -> str:

@@ -80,7 +80,7 @@ class RoleChange(StrEnum):
 class Halt:
     """A rollout that is paused by a person or stopped by a regression: nothing outdated is replaced.
 
-    Instances are created all the same, for those that are lost or scaled out. Paused, each template keeps the number it
+    Instances are still created, for those that are lost or scaled out. Paused, each template keeps the number it
     had, as each ReplicaSet of a paused Deployment does. After a regression the new template is given to nobody.
     """
 

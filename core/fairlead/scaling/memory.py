@@ -95,7 +95,7 @@ class ScalingMemory:
 
 
 def is_plausible(memory: ScalingMemory) -> bool:
-    """Whether this can have been decided: else it is as good as none."""
+    """Whether this can have been decided; otherwise it is treated as missing."""
     return all(0 <= role.replicas <= MAX_REPLICAS and 0 <= role.declared <= MAX_REPLICAS for role in memory.roles)
 
 

@@ -131,7 +131,7 @@ class RatioSpec:
     receiver_load: float = number("A role is given an instance only while its load is above this.", 0.8, minimum=0, maximum=10)
     period_seconds: float = duration("Time from one comparison of the loads to the next.", "30s", minimum=1.0, maximum=_HOUR)
     periods: int = whole("Comparisons in a row that must call for the same move before it is made.", 3, minimum=1, maximum=100)
-    cooldown_seconds: float = duration("Least time from one move to the next.", "120s", minimum=0.0, maximum=24 * _HOUR)
+    cooldown_seconds: float = duration("Minimum time from one move to the next.", "120s", minimum=0.0, maximum=24 * _HOUR)
 
 
 RATIO_NEEDS_ROLES = Rule(

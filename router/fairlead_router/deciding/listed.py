@@ -46,7 +46,7 @@ class Directory(Protocol):
         """Make this router known, again if it was forgotten. Raises OSError."""
 
     def leave(self, router: str) -> None:
-        """Make it known no more."""
+        """Withdraw the router's address from the directory."""
 
     def listed(self) -> dict[str, Listed]:
         """All routers known by name."""
@@ -77,7 +77,7 @@ class Folder:
         temporary.replace(path)
 
     def leave(self, router: str) -> None:
-        """Make it known no more."""
+        """Withdraw the router's address from the directory."""
         with contextlib.suppress(OSError):
             self._file(router).unlink()
 

@@ -38,6 +38,11 @@ HABITS = {
         r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer|more\b|less|fewer|smaller|shorter|older|concern|room|answer|need|way)(?=[a-z])",
         "is not a, are not",
     ),
+    "no more": (r"\b(?:counts?|waits?|answers?|known|exists?) no more\b(?! than)", "no longer"),
+    "Most X": (
+        r"^Most (?:rows|bytes|requests|tokens|instances|keys|items|pools|decisions|moves|homes|cells|hits|steps)\b",
+        "maximum number of X",
+    ),
     "X without it": (r"; [\w' -]{1,40} without it\.|; without, ", "default: X"),
     "for want of": (r"\bfor want of\b", "because … is missing"),
     "paid off": (r"\b(?:paid|pays?) off\b", "faster than staying"),
@@ -119,6 +124,12 @@ def test_an_area_gains_no_habit(area: str) -> None:
         ("Who asks for more gets the most.", "headless who"),
         ("A copy that nobody has is none, or is none.", "is none"),
         ("It goes by what came.", "goes by"),
+        ("The month 'foo' is no number from 1 to 12.", "is no"),
+        ("None from a router that does not tell.", "does not tell"),
+        ("So many tokens of its answer have come.", "so many"),
+        ("File to write; standard output without it.", "X without it"),
+        ("Most rows of a page.", "Most X"),
+        ("The pool's queue waits no more.", "no more"),
     ],
 )
 def test_a_habit_is_found(words: str, name: str) -> None:

@@ -117,7 +117,7 @@ def promise(move: TimedMove) -> str:
     gained = f"{_words(benefit)} faster" if benefit > 0 else "no difference" if benefit == 0 else f"{_words(-benefit)} slower"
     told = f"Staying was predicted to take {_words(stay)} to the first token, going {_words(go)}: {gained}."
     follows = benefit < 0 and move.trigger in _PLACES
-    return f"{told} It went all the same, as its requests follow the prefix's place whatever that costs." if follows else told
+    return f"{told} It moved anyway, as its requests follow the prefix's place whatever that costs." if follows else told
 
 
 def verdict(move: TimedMove) -> str:

@@ -167,7 +167,7 @@ class EngineProgress:
         or after what was sent on trial came to nothing as well. Otherwise what was sent may not have reached it.
         """
         self.on_trial = False
-        """Whether it is stalled and gets requests all the same, to see."""
+        """Whether it is stalled and gets requests anyway, as a trial."""
 
     # ── what is seen ──
 
