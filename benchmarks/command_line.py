@@ -19,7 +19,7 @@ def count(text: str) -> int:
     except ValueError:
         found = 0
     if found < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return found
 
 
@@ -27,7 +27,7 @@ def above_zero(text: str) -> float:
     """A number above 0, in whatever unit the argument has. Raises argparse.ArgumentTypeError."""
     found = _number(text)
     if not found > 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return found
 
 
@@ -35,7 +35,7 @@ def zero_or_more(text: str) -> float:
     """The same, or 0. Raises argparse.ArgumentTypeError."""
     found = _number(text)
     if not found >= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
     return found
 
 

@@ -161,7 +161,9 @@ def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) ->
 
 
 def teach(scheduler: PoolScheduler) -> None:
-    """Give a policy that learns a model of the published size. What it predicts is no matter: it computes the same."""
+    """Give a policy that learns a model of the published size. What it predicts does not matter: it computes the
+    same.
+    """
     policy = scheduler.learns_online
     if policy is None:
         return

@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--first-port", type=count, default=28_410, help="of the engines; the router takes the three before it")
     given = parser.parse_args()
     if given.in_flight % CONNECTIONS:
-        parser.error(f"--in-flight {given.in_flight} is no multiple of {CONNECTIONS}, the connections that share them")
+        parser.error(f"--in-flight {given.in_flight} is not a multiple of {CONNECTIONS}, the connections that share them")
     check_free(range(given.first_port - 3, given.first_port + INSTANCES))
     end_everything_when_ended()
     core = (os.cpu_count() or 1) - 1

@@ -41,7 +41,7 @@ def checkout(text: str) -> Path:
     """A folder with a checkout that is set up. Raises argparse.ArgumentTypeError."""
     folder = Path(text).resolve()
     if not (folder / "benchmarks" / "mock_engines.py").is_file():
-        raise argparse.ArgumentTypeError(f"{text!r} is no checkout of Fairlead")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a checkout of Fairlead")
     if not python_of(folder).is_file():
         raise argparse.ArgumentTypeError(f"{text!r} is not set up: run `make .venv/ready` there")
     return folder

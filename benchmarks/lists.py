@@ -7,8 +7,8 @@ On request an earlier revision is measured beside it, on the same rows.
 The database must be empty; give it a throw-away server. `REVISION` is a commit of this repository and `MIGRATION`
 the newest migration it knows (`6af378c:0014_audit_heads`): it is measured first, on the schema as it was; then the
 database is migrated and this tree is measured. Requests go one after the other over HTTP; a path that takes
-seconds is asked less often. An answer that is no 200 is named beside its path: of a path that a revision does not know,
-or that took too long, the milliseconds are not those of an answer.
+seconds is asked less often. An answer that is not a 200 is named beside its path: of a path that a revision does not
+know, or that took too long, the milliseconds are not those of an answer.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def _kind_and_file(text: str) -> tuple[str, Path]:
     """`chat=FILE`. Raises argparse's error where there is no such file."""
     kind, equals, path = text.partition("=")
     if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is no KIND=FILE, as chat=conversations.csv")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a KIND=FILE, as chat=conversations.csv")
     return kind, a_file(path)
 
 

@@ -163,7 +163,7 @@ def _run(cells: Sequence[GridCell], context: Context) -> Iterator[tuple[GridCell
 
 
 def _read(path: Path) -> Rows:
-    """Raises SimulatorError for a line that is no row, as the last one of a run that was killed may be."""
+    """Raises SimulatorError for a line that is not a row, as the last one of a run that was killed may be."""
     found: Rows = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

@@ -77,7 +77,7 @@ all these runs: {refused}.
 **Migrations.** No session may move more often than 1 + lifetime / T_cool. Sessions that did, over all runs of `ear` with a cooldown (no other
 policy here has one): {beyond}. The session that moved most did so {most} times.
 
-**The default policy.** `fairlead`, without its queues as everything is sent at once here, is no part of the draft's comparison; it is in the tables for who
+**The default policy.** `fairlead`, without its queues as everything is sent at once here, is not part of the draft's comparison; it is in the tables for who
 has to choose. {_beside(at_table)}
 
 {_ablations(at_table)}"""

@@ -1,7 +1,7 @@
 """The runs behind the section on unseen traffic: workloads of other kinds than the default policy was found with, each
 beside the policies that suit it best.
 
-Traces of other makers are no part of the repository: `--trace KIND=FILE` names one, and what has none is generated.
+Traces of other makers are not part of the repository: `--trace KIND=FILE` names one, and what has none is generated.
 """
 
 import csv
@@ -154,7 +154,7 @@ def measure(context: Context, cells: Sequence[UnseenCell]) -> Rows:
 
 
 def _read(path: Path) -> Rows:
-    """Raises SimulatorError for a line that is no row, as the last one of a run that was killed may be."""
+    """Raises SimulatorError for a line that is not a row, as the last one of a run that was killed may be."""
     found: Rows = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

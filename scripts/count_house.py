@@ -2,7 +2,7 @@
 
 `scripts/count_house.py` prints a row per package, then the fan-out of the wiring points. A user of a module is another
 module of the product that imports it; tests do not count. A module that nobody imports is an entry point or is loaded
-by name, and is no single-user module. Lines are those of the file.
+by name, and is not a single-user module. Lines are those of the file.
 """
 
 import argparse

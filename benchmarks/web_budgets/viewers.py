@@ -48,7 +48,7 @@ class Watching:
 
 @dataclass(slots=True)
 class Watched:
-    """By path; `failures` are answers that were no success, and streams that ended."""
+    """By path; `failures` are answers that were not successful, and streams that ended."""
 
     pages: dict[str, Watching] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""`fairlead advice` tells what hurts the pools and why, and plans what would help."""
+"""`fairlead advice` shows what harms the pools and why, and plans remedies."""
 
 import click
 
@@ -23,9 +23,9 @@ from fairlead_client.resources.advice import Advice
 def advice(
     name: str | None, number: int | None, as_json: bool, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None
 ) -> None:
-    """Show what hurts all pools, or one, why, and the plan that would help; what harms most comes first.
+    """Show what harms all pools, or one, why, and the plan that would help; the greatest harm first. A
 
-    A plan needs a token of the role that its kind of change needs.
+    plan needs a token of the role that its kind of change needs.
     """
     pool = None if name is None else pool_named(name)
     found = ask(url, token, lambda api: api.advice(pool))

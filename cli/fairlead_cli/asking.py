@@ -50,7 +50,7 @@ token_option = click.option(
     "--token",
     envvar="FAIRLEAD_TOKEN",
     callback=_bearer,
-    help="An API token [FAIRLEAD_TOKEN]; without it the sandbox's own.",
+    help="An API token [FAIRLEAD_TOKEN]; default: the sandbox's own.",
 )
 
 
@@ -91,7 +91,9 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
 
 
 def conflict_lines(problem: Problem) -> list[str]:
-    """What a plan was to change and what was changed meanwhile, whole; nothing of another problem."""
+    """The full lines of a plan's conflict: what it was to change and what changed meanwhile; none for another
+    problem.
+    """
     conflict = problem.conflict
     if conflict is None:
         return []

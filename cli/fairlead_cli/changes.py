@@ -163,13 +163,13 @@ def undo(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token: 
 @click.argument("plan")
 @_options
 def again(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Plan the change of a plan that expired or no longer fits again. The token needs the role that the plan needed."""
+    """Plan a change again whose plan expired or no longer fits. The token needs the role that the plan needed."""
     anew = ask(url, token, lambda api: api.plan_again(plan))
     tell_and_apply(PoolKey.parse(anew.pool), anew, reason, yes, url, token)
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """What to raise when one of several pools was asked about and no answer came: it tells how far the change got."""
+    """What to raise when one of several pools got no answer: it says how far the change got."""
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; left as it was: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
         return click.ClickException(f"standard input gave no answer ({told}); answer beforehand with --yes and --reason")

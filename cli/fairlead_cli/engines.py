@@ -60,10 +60,10 @@ def list_engines(as_json: bool) -> None:
     type=WholeOption(16, MOST_BATCHED_TOKENS),
     default=2048,
     show_default=True,
-    help="Most tokens of one step, as the engine was started with (vLLM: --max-num-batched-tokens).",
+    help="Maximum tokens of one step, as set at the engine's start (vLLM: --max-num-batched-tokens).",
 )
 @click.option(
-    "--kv-tokens", type=WholeOption(1024, 2**40), help="KV cache of one engine in tokens, which is not fitted; a preset's without it."
+    "--kv-tokens", type=WholeOption(1024, 2**40), help="KV cache of one engine in tokens, which is not fitted; default: a preset's."
 )
 @json_option
 @url_option
@@ -133,8 +133,8 @@ def records_of(served: ServedRequests) -> list[ServedRecord]:
         )
     if served.unknown > MOST_UNKNOWN * (len(served.items) + served.unknown):
         raise RecordsUnusable(
-            f"{source}: the first tokens of {served.unknown:,} requests beside {len(served.items):,} were not seen, as those were not "
-            "streamed or went to two engines; fit to a time in which engines that prefill and decode streamed nearly all"
+            f"{source}: {served.unknown:,} of {len(served.items) + served.unknown:,} requests have no first token, as they were not "
+            "streamed or went to two engines; choose a time in which engines that prefill and decode streamed nearly all answers"
         )
     first = served.items[0].at if served.items else utc_now()
     return [

@@ -1,4 +1,6 @@
-"""`fairlead keys` lists, makes, changes and revokes keys of the gateway's clients, and tells what one was used for."""
+"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows what a key was used
+for.
+"""
 
 from datetime import UTC, datetime
 
@@ -62,10 +64,12 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 @click.argument("name")
 @click.option("--pool", "pools", multiple=True, metavar="NAMESPACE/NAME", help="Open this pool only; may be repeated.")
 @click.option("--model", "models", multiple=True, help="Open this model only; may be repeated.")
-@click.option("--days", type=int, help="Days until it expires; without, it does not.")
-@click.option("--requests-per-minute", type=int, help="Further requests get a 429; without, there is no limit.")
-@click.option("--tokens-per-minute", type=int, help="Prompts and answers together; without, there is no limit.")
-@click.option("--class", "priority_class", help="Priority class of its requests, which may ask for a lower one; without, the default.")
+@click.option("--days", type=int, help="Days until it expires; default: it does not expire.")
+@click.option("--requests-per-minute", type=int, help="Further requests get a 429; default: no limit.")
+@click.option("--tokens-per-minute", type=int, help="Prompts and answers together; default: no limit.")
+@click.option(
+    "--class", "priority_class", help="Priority class of its requests, which may ask for a lower one; default: the class `default`."
+)
 @click.option("--explain", is_flag=True, help="Its requests may have their decisions kept (x-fairlead-explain: 1).")
 @json_option
 @url_option

@@ -24,12 +24,12 @@ from fairlead_client.resources.pages import Page
 Item = TypeVar("Item")
 
 PAGE = 100
-"""Most rows that the API gives at once."""
+"""Maximum number of rows that the API gives at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a command is to print, and whom it asks."""
+    """How a command prints, and which API it asks."""
 
     url: tuple[str, ...]
     token: str | None
@@ -40,7 +40,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class List(Generic[Item]):
-    """A list of the API: how a page is asked for, its path for exports, and what a row of the table shows."""
+    """A list of the API: how to request a page, its path for exports, and what a row of the table shows."""
 
     fetch: Callable[[ControlApi, dict[str, Any]], Awaitable[Page[Item]]]
     path: str
@@ -55,8 +55,10 @@ def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """As `look_options`, with `-o csv` and `--limit`."""
-    limit = click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Most rows; of CSV without it all.")
+    """Adds the options of `look_options`, `-o csv` and `--limit`."""
+    limit = click.option(
+        "--limit", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of rows; default for CSV: all."
+    )
     return limit(_look_options(("table", "json", "csv"), command))
 
 
@@ -147,7 +149,7 @@ async def rows_of(api: ControlApi, listed: List[Item], filters: Query, limit: in
 
 
 async def _stream(api: ControlApi, path: str, filters: Query, limit: int | None) -> None:
-    """The export as it comes; with a limit the header and so many records."""
+    """The export as it arrives; with a limit, the header and at most that many records."""
     out = sys.stdout.buffer
     left = None if limit is None else limit + 1
     quoted = False

@@ -104,4 +104,4 @@ def _figure(one: ExpectedFigure) -> str:
 def _predicted(effect: PlanEffect) -> list[str]:
     if effect.predicted_attainment is None:
         return []
-    return [f"In time would have been {effect.predicted_attainment:.1%}, {effect.prediction_basis}."]
+    return [f"Share of requests in time with this plan: {effect.predicted_attainment:.1%}, estimated {effect.prediction_basis}."]

@@ -1,4 +1,4 @@
-"""`fairlead plans` lists what was planned, shows it, applies it and takes it back."""
+"""`fairlead plans` lists, shows, applies and undoes plans."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def list_plans(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> 
 @_id
 @look_options
 def show(plan_id: str, look: Look) -> None:
-    """Show a plan: what changes, what that does, and what its simulation expects of it."""
+    """Show a plan: what it changes, its immediate effect, and its simulated effect."""
 
     async def read(api: ControlApi) -> tuple[Plan, PlanExpectation]:
         return await api.plan(plan_id), await api.plan_expectation(plan_id)

@@ -109,7 +109,7 @@ def history(name: str, limit: int, look: Look) -> None:
 
 @pools.command()
 @name_argument
-@click.option("--to", "revision", type=click.IntRange(1), help="Number of the revision; without it the newest that differs from the spec.")
+@click.option("--to", "revision", type=click.IntRange(1), help="Number of the revision; default: the newest that differs from the spec.")
 @click.option("--role", type=click.Choice([role.value for role in Role]), help="Give back only this role's template, not the engine.")
 @reason_option
 @yes_option

@@ -1,4 +1,4 @@
-"""`fairlead slo` tells how a pool's objectives were kept and what others would have met, and changes them by plan."""
+"""`fairlead slo` shows how far a pool met its objectives and would have met others, and changes them by plan."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
 _from = click.option("--from", "start", default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
 _to = click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
 _class = click.option("--class", "priority_class", help="Requests of this priority class only.")
-_ttft = click.option("--ttft", help="Time to first token, such as 5s; without, as it is.")
-_tpot = click.option("--tpot", help="Time per output token, such as 80ms; without, as it is.")
-_percentile = click.option("--percentile", type=float, help="Goal, in percent of requests; without, as it is.")
+_ttft = click.option("--ttft", help="Time to first token, such as 5s; default: the present target.")
+_tpot = click.option("--tpot", help="Time per output token, such as 80ms; default: the present target.")
+_percentile = click.option("--percentile", type=float, help="Goal, in percent of requests; default: the present goal.")
 
 
 @click.group()
@@ -71,7 +71,7 @@ def attainment(
     if not found.shares:
         click.echo("No request ended in this time.")
         return
-    columns = ("version", "class", "requests", "in time", "TTFT in time", "TPOT in time", "refused", "failed", "in time of all")
+    columns = ("version", "class", "requests", "in time", "TTFT in time", "TPOT in time", "refused", "failed", "in time incl. refused")
     print_table(columns, [_share(one) for one in (*found.shares, found.whole)])
 
 
@@ -81,7 +81,7 @@ def attainment(
 @url_option
 @token_option
 def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Show how fast the error budget is used up: at 1 a budget of 30 days lasts 30 days."""
+    """Show how fast the error budget is used up: 1.0 uses the whole budget in 30 days."""
     found = ask(url, token, lambda api: api.slo_burn(pool_named(name)))
     if as_json:
         print_json(found)

@@ -48,7 +48,7 @@ def what_if() -> None:
 @click.option(
     "--trace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A trace in Mooncake's JSONL format instead, also .gz."
 )
-@click.option("--replicas", type=int, help="Instances; without, as many as there are.")
+@click.option("--replicas", type=int, help="Number of instances; default: the present number.")
 @click.option("--prefill-replicas", type=int, help="For a pool of prefill and decode.")
 @click.option("--decode-replicas", type=int, help="For a pool of prefill and decode.")
 @click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, as fast as the pool's.")
@@ -124,7 +124,7 @@ def cancel(name: str, simulation_id: str, url: tuple[str, ...], token: str | Non
 @what_if.command()
 @name_argument
 @_id
-@click.option("--policy", type=int, help="Number of the policy in the results, from 1; without it the winner.")
+@click.option("--policy", type=int, help="Number of the policy in the results, from 1; default: the winner.")
 @reason_option
 @yes_option
 @url_option

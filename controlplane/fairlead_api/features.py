@@ -25,7 +25,7 @@ from fairlead_process.policies import installed_policies
 from fairlead_process.tasks import Tasks
 
 LISTENING_SECONDS = 3.0
-"""How long the start waits for notices. Without a database the API starts all the same and answers 503."""
+"""How long the start waits for notices. Without a database the API starts anyway and answers 503."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ class OidcSettings:
             "FAIRLEAD_OIDC_SCOPES",
             Parsed(lambda text: parse_scopes(text), "openid and further scopes with spaces"),
             "the scopes asked for, with spaces",
-            "many providers tell groups only for a scope, such as `groups`",
+            "many providers send groups only for a scope, such as `groups`",
         ),
     )
     name_claim: str = field(
@@ -121,7 +121,7 @@ class OidcSettings:
             "FAIRLEAD_OIDC_PEOPLE",
             Parsed(lambda text: parse_given("FAIRLEAD_OIDC_PEOPLE", text), _WANTED, "`role:name`, `role@namespace:name` with commas"),
             f"roles of people by name; the name `{EVERYBODY}` is everybody",
-            "who has none may sign in and sees nothing",
+            "a person without a role may sign in and sees nothing",
             default_shown="none",
         ),
     )
@@ -131,7 +131,7 @@ class OidcSettings:
             "FAIRLEAD_OIDC_GROUPS",
             Parsed(lambda text: parse_given("FAIRLEAD_OIDC_GROUPS", text), _WANTED, "`role:group`, `role@namespace:group` with commas"),
             "roles of groups, such as `admin:platform,operator@team-a:ml-team`",
-            "somebody's groups are those of the sign-in; what stands here counts for all who are signed in",
+            "a person's groups are those at sign-in; this setting applies to everybody who is signed in",
             default_shown="none",
         ),
     )
@@ -157,7 +157,7 @@ def parse_issuer(text: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise ValueError(text)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise InvalidInput("FAIRLEAD_OIDC_ISSUER", text, "write an https:// address; who listens could sign in as anybody")
+        raise InvalidInput("FAIRLEAD_OIDC_ISSUER", text, "write an https:// address; an eavesdropper could sign in as any user")
     return text
 
 

@@ -95,7 +95,7 @@ class Retention:
         "ROUTING_TABLES",
         30,
         "former routing tables, who acknowledged them, routers not seen since",
-        "what a router went by then; the table in force stays",
+        "which table a router used at that time; the table in force stays",
     )
     events_days: int = _days("EVENTS", 90, "changes of instances' states, pool events, scaling decisions, gone instances", "their past")
     plans_days: int = _days("PLANS", 365, "plans that expired or can no longer be undone", "the plan's page; its audit entries stay")
@@ -107,7 +107,7 @@ class Retention:
         kept = [(one.metadata["variable"].name, getattr(self, one.name)) for one in fields(self) if one.name in ROLLED_UP]
         for (finer, least), (name, days) in pairwise(kept):
             if days < least:
-                raise InvalidInput(name, days, f"write {least} or more, the days of {finer}, or fewer there")
+                raise InvalidInput(name, days, f"write {least} or more (the days of {finer}), or lower {finer}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,7 +92,7 @@ OF_ROLES = (
         cel="!has(self.scaleTargetRef) || self.minReplicas >= 1",
         holds=lambda role: role.scale_target_ref is None or role.min_replicas >= 1,
         field="minReplicas",
-        message="minReplicas of at least 1 must be written beside roles[].scaleTargetRef, so that nobody scales a workload in by a default",
+        message="minReplicas of at least 1 must be written beside roles[].scaleTargetRef, so that no default scales a workload in",
     ),
     Rule(
         cel="!has(self.scaleTargetRef) || self.name == 'both' || has(self.replicas)",

@@ -30,7 +30,7 @@ class Held:
 
 
 class Verdict(Enum):
-    """What to do with a change."""
+    """Whether a binding change is stored, or loses the race."""
 
     BIND = "bind"
     TOUCH = "touch"

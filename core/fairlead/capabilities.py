@@ -14,7 +14,7 @@ from math import inf, isfinite
 
 
 class Source(StrEnum):
-    """Where a figure comes from, the best first."""
+    """Where a figure comes from, best source first."""
 
     MEASURED = "measured"
     """Observed on the pool's own instances, of late."""
@@ -84,7 +84,7 @@ def value_of(figure: Figure) -> float:
 
 
 def recalled(figure: Figure, seconds: float) -> Figure:
-    """The same figure so much later."""
+    """The same figure, `seconds` older."""
     return figure if figure.age_seconds is None else replace(figure, age_seconds=figure.age_seconds + max(0.0, seconds))
 
 
@@ -173,7 +173,7 @@ class EngineCapability:
     """Prompt text."""
     kv_cache_tokens: Figure = UNKNOWN
     start_seconds: Figure = UNKNOWN
-    """From the creation of an instance until it serves."""
+    """Seconds from the creation of an instance until it serves."""
 
 
 NOTHING_KNOWN = EngineCapability()

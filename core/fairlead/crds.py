@@ -116,7 +116,7 @@ def _status() -> dict[str, Any]:
                 },
             },
         },
-        "currentRevision": text("ControllerRevision that all instances had last, as a StatefulSet tells it."),
+        "currentRevision": text("ControllerRevision that all instances had last, as a StatefulSet reports it."),
         "updateRevision": text("ControllerRevision of the spec in force."),
         "rollout": {
             "type": "object",
@@ -127,7 +127,7 @@ def _status() -> dict[str, Any]:
                 "attainmentBefore": {"type": "number", "description": "SLO attainment (0 to 1) when it began."},
                 "updatedByRole": {
                     "type": "object",
-                    "description": "Most updated instances of each role that served at once.",
+                    "description": "Largest number of updated instances of each role that served at once.",
                     "additionalProperties": {"type": "integer"},
                 },
                 "updatedAt": text("When one of these numbers grew last.", format="date-time"),

@@ -1,4 +1,4 @@
-"""Chooses the instance to remove, and says when a drained one may be deleted."""
+"""Chooses the instance to remove, and decides when a drain has ended, so that the instance may be deleted."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

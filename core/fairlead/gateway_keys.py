@@ -65,7 +65,7 @@ class RateLimit:
         self._level = self._most = max(1.0, per_minute)
 
     def change(self, per_minute: float, now: float) -> None:
-        """Go on with another limit and what is left under the one before, as far as the new one allows it."""
+        """Change the limit, keeping what is left under the old one as far as the new one allows."""
         self._refill(now)
         self._per_second = per_minute / MINUTE_SECONDS
         self._most = max(1.0, per_minute)
@@ -78,7 +78,7 @@ class RateLimit:
         return 0.0 if missing <= 1e-9 else missing / self._per_second
 
     def take_if_any(self, amount: float, now: float) -> float:
-        """Take this much if there is one at least, and answer 0; else take nothing and answer the seconds until there
+        """Take this amount if at least 1 is left, and return 0; else take nothing and return the seconds until there
         is. An amount above the balance leaves a debt, so that an amount above the limit is not refused forever.
         """
         seconds = self.wait_seconds(now)

@@ -27,7 +27,7 @@ class FailureMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
-    """That gateways send to this pool, and what they do while no router picks."""
+    """Lets gateways send requests to this pool, and says what they do while no router picks an endpoint."""
 
     failure_mode: FailureMode = text(
         "What a gateway does with a request while no router answers it. FailClose: it refuses the request; FailOpen: it sends it to an instance of its "

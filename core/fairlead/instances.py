@@ -44,14 +44,14 @@ REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 """States in which requests already dispatched to the instance are expected to finish."""
 
 MAX_REPLICAS = 4096
-"""Most instances of a role, and of every number of instances that a pool's spec declares."""
+"""Maximum number of instances of a role, and of every number of instances that a pool's spec declares."""
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
 """Bounds of an instance's weight on the hash ring: its part of the keys as a multiple of the others', which have 1."""
 
 
 def weight_of(written: str | None) -> float:
-    """The weight that a person wrote at an instance; 1 without one, and where it is no number within the bounds."""
+    """The weight that a person wrote at an instance; 1 without one, and where it is not a number within the bounds."""
     try:
         weight = float(written) if written is not None else 1.0
     except ValueError:

@@ -20,7 +20,7 @@ LONGEST_MESSAGE = 1024
 """Bytes; an index of Postgres holds no more than 2,704."""
 
 INSTANCES_STARTING = "InstancesStarting"
-"""Ready's reason while instances start and nothing is wrong: advice and pages tell it as a notice, not as an alarm."""
+"""Ready's reason while instances start and nothing is wrong: advice and pages show it as a notice, not as an alarm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class PoolState:
     instances: tuple[InstanceReport, ...]
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
-    """As in the routing table."""
+    """When instances will be desired again (Unix seconds), as in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
     """Classes of requests besides those of the spec, of InferenceObjectives."""
@@ -117,7 +117,7 @@ class InstanceTrouble:
     trouble: str
     words: str
     seconds: float = 0.0
-    """For how long, where that matters: the least that a router says."""
+    """Seconds for which the trouble has lasted, where that matters: the smallest value that a router reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +126,9 @@ class PoolObservations:
 
     `live_routers` counts the routers that reported in the last 10 s. Attainments are shares (0-1) of requests of the
     last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by both (`slo_attainment`).
-    `signals` None = nothing is measured, or a router does not tell what is needed. `demand` None = no router tells it.
-    `figures_behind_seconds` is how far the control API's roll-ups lag where that is too far to judge by, else 0: then
-    attainments and signals are None, and nobody knows how long the pool has been idle.
+    `signals` None = nothing is measured, or a router does not report what is needed. `demand` None = no router reports
+    it. `figures_behind_seconds` is how far the control API's roll-ups lag where that is too far to judge by, else 0:
+    then attainments and signals are None, and nobody knows how long the pool has been idle.
     """
 
     table_version: int
@@ -144,7 +144,7 @@ class PoolObservations:
     troubled_engines: tuple[InstanceTrouble, ...] = ()
     figures_behind_seconds: float = 0.0
     capability: EngineCapability | None = None
-    """What an instance can do; None: a control API that does not tell."""
+    """What an instance can do; None: the control API does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class UnheardPools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEvent:
-    """Something the operator did or refused, for history and audit: a scale step, a drain, a
+    """An action that the operator took or refused, for history and audit: a scale step, a drain, a
     replacement, a policy change.
 
     Only the first `LONGEST_MESSAGE` bytes of a longer message are kept, such as one of several admission webhooks, as

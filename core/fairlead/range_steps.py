@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 STEP_SECONDS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600)
 """Lengths of steps, ascending."""
 MOST_COVERED = 100
-"""Most steps of a range that is counted; a range of years has more of the longest."""
+"""Maximum number of steps of a range that is counted; a range of years has more of the longest."""
 BY_MINUTES = timedelta(hours=6)
 """Longer ranges are counted in whole hours, as are ranges that begin before MINUTES_KEPT."""
 MINUTES_KEPT = timedelta(hours=25)
@@ -32,8 +32,8 @@ class Covered:
 
 
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:
-    """The whole steps around [start, end): the shortest of which MOST_COVERED are enough, of at least a minute, or of
-    an hour for a range that is long or begins early. `start` must lie before `end`.
+    """The whole steps around [start, end): in the shortest steps of which at most MOST_COVERED are needed; at least a
+    minute each, or an hour for a range that is long or begins early. `start` must lie before `end`.
     """
     early = start < now - MINUTES_KEPT or end - start > BY_MINUTES
     for seconds in (one for one in STEP_SECONDS if one >= (_HOUR if early else _MINUTE)):

@@ -28,7 +28,7 @@ def revision_name(pool: str, data: Mapping[str, Any]) -> str:
 def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any], only: str | None = None) -> dict[str, Any]:
     """The spec with the engine and the templates of a revision; everything else stays, such as numbers and bounds.
 
-    `only` names a role: then its template alone goes back, and the engine, which is the pool's, stays.
+    `only` names a role: then only its template is rolled back, and the pool's engine stays.
     """
     templates = {role["name"]: role.get("template") for role in data.get("roles") or ()}
     roles = []

@@ -119,5 +119,5 @@ class RoleSpec:
 
     @property
     def most(self) -> int:
-        """The most instances that may be wanted; nothing bounds how many pods there are that a role selects."""
+        """Maximum number of instances that may be desired; the number of pods that a role selects has no bound."""
         return self.max_replicas if self.selector is None or self.scale_target_ref is not None else MAX_REPLICAS

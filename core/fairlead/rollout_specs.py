@@ -13,7 +13,7 @@ _DAY = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegressionSpec:
-    """What stops a rollout as worse than what it replaces."""
+    """When a rollout is stopped because it is worse than the version it replaces."""
 
     attainment_drop: float = number(
         "Percentage points by which the SLO attainment may be below that at the rollout's start; 100 = it is not looked at.",
@@ -41,11 +41,11 @@ class RolloutSpec:
 
     max_surge: int = whole("Instances above the desired number while others are replaced.", 1, maximum=MAX_REPLICAS)
     max_unavailable: int = whole(
-        "Instances that may be missing meanwhile, never below minReplicas, or an open window's.", 0, maximum=MAX_REPLICAS
+        "Instances that may be missing during a rollout; never below minReplicas or an open window's minimum.", 0, maximum=MAX_REPLICAS
     )
     paused: bool = truth("Whether outdated instances stay as they are for now.", False)
     progress_deadline_seconds: float = duration(
         "Longest time without another updated instance until Progressing says so.", "10m", minimum=1.0, maximum=_DAY
     )
     revision_history: int = whole("Revisions that are kept to go back to, the present one among them.", 10, minimum=1, maximum=100)
-    regression: RegressionSpec = nested(RegressionSpec, "What stops a rollout as worse than what it replaces.")
+    regression: RegressionSpec = nested(RegressionSpec, "When a rollout is stopped because it is worse than the version it replaces.")

@@ -10,7 +10,7 @@ from typing import ClassVar
 from fairlead.schemas.shapes import Rule, labels, listing, text, texts
 
 _MOST = 16
-"""Most labels, and most expressions, of a selector."""
+"""Maximum number of labels, and of expressions, of a selector."""
 _NAME = r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$"
 VALUE = r"^([a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?$"
 _SETS = ("In", "NotIn")

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 FEW = 8
-"""Up to so many bits are cheaper one by one."""
+"""Up to this many bits are cheaper to read one by one."""
 KEPT_MASKS = 64
-"""So many masks of more bits are remembered with their places: what many hold comes again and again."""
+"""This many masks with more bits are remembered with their places: prefixes that many instances hold recur often."""
 
 SlotVector = npt.NDArray[np.int64]
 
@@ -20,7 +20,7 @@ def bits_of(mask: int, width: int) -> SlotVector:
 
 
 def slots_of(mask: int) -> Iterator[int]:
-    """The same one by one."""
+    """The same slots, one by one."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1

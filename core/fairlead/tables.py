@@ -48,7 +48,9 @@ class PoolKey:
 
     @staticmethod
     def named(text: str) -> "PoolKey":
-        """As people write it: `name`, of the namespace `default`, or `namespace/name`. Raises ValueError: a remedy."""
+        """Reads what people write: `name`, in the namespace `default`, or `namespace/name`. Raises ValueError with a
+        remedy.
+        """
         namespace, slash, name = text.rpartition("/")
         if not name or (slash and not namespace) or "/" in namespace:
             raise ValueError("write a pool's name, or namespace/name")
@@ -208,7 +210,7 @@ class EngineFacts(EngineSpecFacts):
     kv_usage_metric: str = KV_USAGE_METRICS["vllm"]
     """Gauge with the used share (0-1) of the KV cache."""
     modelled: ModelledFacts = ModelledFacts()
-    """The defaults, unknown, in a real pool."""
+    """Facts that only a simulated pool knows; a real pool keeps the defaults, which mean unknown."""
 
     def of_instance(self) -> InstanceEngine:
         """The facts that are an instance's own."""
@@ -280,7 +282,7 @@ class HoldingFacts:
 
 
 DEFAULT_CLASS = "default"
-"""The priority class of requests that name none that the pool declares."""
+"""The priority class of requests that name no class of the pool."""
 CLASS_NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 MAX_PRIORITY_CLASSES = 8
 
@@ -346,8 +348,8 @@ class RoutingFacts:
         maximum=1024,
     )
     fairness: str = text(
-        "None: requests of a priority class wait in one order, whoever sent them. Tenants: who has had less of an instance's time goes before who "
-        "has had more, so that one who sends much makes nobody else wait or be refused. A tenant is an API key, or what a trusted client names in "
+        "None: requests of a priority class wait in one order, whoever sent them. Tenants: a tenant that has had less of an instance's time goes before one "
+        "that has had more, so that a tenant that sends much makes no other wait or be refused. A tenant is an API key, or what a trusted client names in "
         "x-llm-d-inference-fairness-id.",
         "None",
         enum=FAIRNESS_MODES,
@@ -376,7 +378,7 @@ class RoutingTable:
     session: SessionFacts
     slo: SloFacts
     slo_version: int | None = None
-    """The version of the pool's SLO that `slo` is; None from an API that does not tell."""
+    """The version of the pool's SLO in `slo`; None from an API that does not send it."""
     early_rejection: EarlyRejectionFacts
     holding: HoldingFacts = HoldingFacts()
     priority_classes: tuple[PriorityClass, ...] = ()

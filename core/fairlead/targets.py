@@ -59,8 +59,8 @@ def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -
 
 
 def chosen_rank(key: str, targets: Sequence[str]) -> str:
-    """One of an instance's targets by rendezvous hashing: the same for a key wherever it is asked, and another only if
-    that target goes.
+    """One of an instance's targets by rendezvous hashing: every process chooses the same one for a key, and another
+    only if that target disappears.
     """
     return max(targets, key=lambda target: (xxh3_64_intdigest(f"{key}\n{target}".encode()), target))
 
@@ -78,7 +78,7 @@ class RanksSeen:
         self._seen_at: dict[int, float] = {}
         self._first = 0
         self.ranks: Ranks = ()
-        """As the header counts them, in order; empty while one rank at most is known."""
+        """Ranks in the order in which the request header numbers them; empty while at most one rank is known."""
 
     def see(self, names: Collection[int], now: float) -> bool:
         """The engine reported these ranks, all that it has, at `now` (seconds of any clock); returns whether `ranks`

@@ -45,7 +45,7 @@ class BindingsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
 
 
 class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="gateway_keys"):
-    """All keys of the gateway's clients that are not revoked: what is not here is known no more."""
+    """All keys of the gateway's clients that are not revoked: keys that are missing here are no longer valid."""
 
     keys: tuple[GatewayKeyFacts, ...] = ()
 
@@ -67,7 +67,7 @@ class KeptSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptSessionsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="kept_sessions"):
-    """All sessions of all pools whose decisions are kept because somebody asked for it, each until its time."""
+    """All sessions of all pools whose decisions are kept on request, each until its time."""
 
     sessions: tuple[KeptSession, ...] = ()
 

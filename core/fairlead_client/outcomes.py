@@ -39,7 +39,7 @@ class Cause(Enum):
     UNAVAILABLE = "unavailable"
     """Answered 429, or 5xx other than 500: the API or its database is away or busy."""
     DECLINED = "declined"
-    """Any other answer, such as 401 for a token it does not know or 409 for a state older than the stored one."""
+    """Any other answer of the API, such as 401 for an unknown token or 409 for a state older than the stored one."""
     UNREADABLE = "unreadable"
     """The API took the body, but this version cannot read its answer."""
 
@@ -50,7 +50,7 @@ OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
-    """Not taken now, or not known to be taken: the same call may succeed later, and repeating it does no harm.
+    """The call was not accepted, or its acceptance is not known: it may succeed later, and repeating it does no harm.
 
     `problem` is one line; `retry_after_seconds` is the pause the API asked for, None when it asked for none.
     """

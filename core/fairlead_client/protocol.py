@@ -14,7 +14,7 @@ def too_far(said: str | None, ours: int = VERSION) -> str | None:
     """Why a caller with this header is not understood; None if it is. A caller that says nothing is of version 1."""
     theirs = 1 if said is None else int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
     if theirs is None:
-        return f"{HEADER}: {said[:40] if said else said!r} is no version; send a whole number"
+        return f"{HEADER}: {said[:40] if said else said!r} is not a version; send a whole number"
     if abs(theirs - ours) <= MOST_APART:
         return None
     older = "caller" if theirs < ours else "control API"

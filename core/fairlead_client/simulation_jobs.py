@@ -101,7 +101,7 @@ class SimulatedTarget:
     weights: list[float] = field(default_factory=list)
     """Weights of the instances that have keys, in their order; empty = all have 1."""
     simulated: SimulatedSpec | None = None
-    """How engines behave that are simulated themselves; with it `engine` is that of such a pool."""
+    """Settings of a pool whose engines are simulated themselves; `engine` is then theirs."""
     fitted: EngineCosts | None = None
     """What an engine costs that was fitted to the pool's requests, in place of the model's costs and declared speed."""
     speed_source: str = ""
@@ -110,10 +110,10 @@ class SimulatedTarget:
     """A token after the first, as the pool's `decoding_instances` gave it to the requests that are simulated; None
     where that was not measured, or other requests are simulated."""
     decode_source: str = ""
-    """Where it comes from, in words."""
+    """Where the decode step comes from, in words."""
     decoding_instances: int = 0
     fit_words: str = ""
-    """Where they come from, how old they are and how far off."""
+    """Where the fitted costs come from, their age and their error, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class SimulationJob:
 
 
 PARTS = 5
-"""Into so many the requests after a run's change are divided, by their time and again by their session."""
+"""The number of parts into which the requests after a run's change are divided, once by time and once by session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

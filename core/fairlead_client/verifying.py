@@ -66,7 +66,7 @@ class Verifier:
 
 def _sentence(decision: RoutingDecision) -> list[str]:
     """The contradictions between the sentence and the numbers."""
-    found = [] if decision.explanation == whole_story(decision, decision) else ["the sentence is not the one its numbers give"]
+    found = [] if decision.explanation == whole_story(decision, decision) else ["the sentence differs from the one that its numbers give"]
     chosen = candidate(decision, decision.target)
     other = None if chosen is None or not decision.rule.order else runner_up(decision, chosen)
     if chosen is None or other is None:
@@ -76,7 +76,7 @@ def _sentence(decision: RoutingDecision) -> list[str]:
         term, mine, theirs = first
         words = pair_in_words(mine, theirs, term.unit)
         if f"{words[0]} against {words[1]} on {other.instance}, {term.better} is better" not in decision.explanation:
-            found.append(f"the sentence does not tell {term.name} {mine} against {theirs}")
+            found.append(f"the sentence does not contain {term.name} {mine} against {theirs}")
     if decision.ttft_seconds is not None and decision.served_by is None:
         found.append("it has a TTFT but no instance served it")
     return found
@@ -93,7 +93,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
     if move.source == move.target:
         found.append("it went nowhere")
     if move.trigger is BindingReason.COLD:
-        found.append("a first placement is no move")
+        found.append("a first placement is not a move")
     found += cause_contradictions(move)
     if stay is not None and go is not None and (benefit is None or abs(stay - go - benefit) > 1e-6):
         found.append(f"its benefit {benefit} is not {stay} - {go}")
@@ -105,7 +105,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
     if actual is not None and move.outcome in (MoveOutcome.UNDERWAY, MoveOutcome.REFUSED):
         found.append(f"it had a first token, but its outcome is {move.outcome}")
     if move.explanation != explain_move(move, what):
-        found.append("the sentence is not the one its numbers give")
+        found.append("the sentence differs from the one that its numbers give")
     if "It was faster: " in move.explanation and move.paid_off is not True:
         found.append("the sentence says that it was faster as predicted")
     if (

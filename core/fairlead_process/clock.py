@@ -16,7 +16,7 @@ def utc_now() -> datetime:
 LOOK_SECONDS = 1.0
 """Pause between two looks at the wall clock."""
 BEHIND_SECONDS = 5.0
-"""By more than this the time is behind only if the machine stood still unnoticed, or its wall clock was set."""
+"""The time is behind by more than this only if the machine stood still unnoticed, or its wall clock was set."""
 BELIEVED_SECONDS = 60.0
 """A wall clock that is ahead is believed after this long: one that was set wrong may be set right until then."""
 
@@ -63,7 +63,7 @@ class AwakeClock:
     """The time of `clock` at first, which then goes on only while this process runs: not while it is stopped, swapped
     out or suspended.
 
-    By it silence is measured, as nobody can be heard who speaks while we sleep. `look` must be called often; of the
+    By it silence is measured, as this process receives nothing while it sleeps. `look` must be called often; of the
     time between two looks at most `LONGEST_LOOK_SECONDS` count.
     """
 

@@ -8,9 +8,9 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_BYTES = 64 * 1024
-"""Most bytes of the request line and the headers together; one read may exceed it."""
+"""Maximum number of bytes of the request line and the headers together; one read may exceed it."""
 MOST_SECONDS = 30.0
-"""From the connection, or from a later request's first byte, until the headers have come."""
+"""Seconds from the connection, or from a later request's first byte, until the headers are complete."""
 
 
 class BoundedHeads(HttpToolsProtocol):

@@ -1,6 +1,6 @@
 """Reads JSON that somebody sends, alike on every Python.
 
-How deep JSON may nest, and what is said of what is no UTF-8, differ between interpreters: here they have a bound and
+How deep JSON may nest, and what is said of what is not UTF-8, differ between interpreters: here they have a bound and
 words of their own.
 """
 
@@ -22,7 +22,7 @@ Kind = TypeVar("Kind")
 def decode_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]", *, deepest: int = DEEPEST) -> Kind:
     """The document that the bytes are.
 
-    Raises msgspec.DecodeError for what is no JSON in UTF-8 or nests deeper than `deepest` levels, and its subclass
+    Raises msgspec.DecodeError for what is not JSON in UTF-8 or nests deeper than `deepest` levels, and its subclass
     ValidationError for what is not as the decoder wants it.
     """
     if nests_deeper(content, deepest):
@@ -61,5 +61,5 @@ def too_deep(deepest: int = DEEPEST) -> str:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """What is wrong with such a text."""
+    """Words for a text that is not UTF-8."""
     return f"it is not UTF-8: byte {error.start} cannot be read"

@@ -115,7 +115,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some words."""
+    """One of several words."""
 
     words: tuple[str, ...]
     secret: bool = field(default=False, init=False)

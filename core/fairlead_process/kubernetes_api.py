@@ -246,7 +246,9 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
         return client.ApiClient(configuration=configuration)
     except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
         told = isinstance(error, config.ConfigException | OSError)
-        reason = " ".join(str(error).split()) if told else complaint(error) if isinstance(error, yaml.YAMLError) else "it is no kubeconfig"
+        reason = (
+            " ".join(str(error).split()) if told else complaint(error) if isinstance(error, yaml.YAMLError) else "it is not a kubeconfig"
+        )
         if kubeconfig is None:
             raise ClusterNotConfigured(f"no Kubernetes API is configured ({reason}); set KUBECONFIG to a kubeconfig file") from error
         raise ClusterNotConfigured(f"KUBECONFIG: {kubeconfig!r} cannot be used ({reason}); set it to a kubeconfig file") from error

@@ -13,10 +13,10 @@ MOST_LINE_BYTES = 256 * 1024 * 1024
 MOST_RATIO = 250
 """How many times as large as it is packed a file may become; JSON and CSV reach a tenth of that."""
 _FREE_BYTES = 4 * 1024 * 1024
-"""So much is unpacked before the ratio counts."""
+"""This many bytes are unpacked before the ratio counts."""
 _PIECE = 64 * 1024
 _ENCODINGS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-"""By byte-order mark, the longer ones first."""
+"""Keyed by byte-order mark, the longer ones first."""
 _MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _OTHERS = {
@@ -41,8 +41,8 @@ class TextUnreadable(Exception):
 def text_lines(file: BinaryIO, *, most_line_bytes: int = MOST_LINE_BYTES, most_bytes: int | None = None) -> Iterator[bytes]:
     """Its lines in UTF-8 with their ends, unpacked, without a byte-order mark.
 
-    Raises TextUnreadable, when it comes to the place, for what is no text, for a line longer than `most_line_bytes` and
-    for more than `most_bytes` in all.
+    Raises TextUnreadable, when it comes to the place, for what is not text, for a line longer than `most_line_bytes`
+    and for more than `most_bytes` in all.
     """
     stream = _plain(file)
     text = _decoded(stream)
@@ -82,7 +82,7 @@ def _decoded(stream: "io.BufferedReader[Any]") -> "io.BufferedReader[Any] | io.T
         if begin.startswith(mark):
             return io.TextIOWrapper(stream, encoding=encoding, newline="\n")
     if b"\0" in begin:
-        raise TextUnreadable("holds zero bytes, so it is no text in UTF-8; save it as UTF-8")
+        raise TextUnreadable("holds zero bytes, so it is not text in UTF-8; save it as UTF-8")
     if begin.startswith(_MARK):
         stream.read(len(_MARK))
     return stream

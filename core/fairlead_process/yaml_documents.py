@@ -22,8 +22,8 @@ MOST_DIGITS = 100
 def read_yaml(content: str | bytes) -> Any:
     """The document as JSON has it: a date stays text, an instant becomes RFC 3339 in UTC.
 
-    Raises YAMLError, also for a date that does not exist, for what is no UTF-8, and for what holds itself, nests deeper
-    than DEEPEST levels, or is made huge by aliases.
+    Raises YAMLError, also for a date that does not exist, for what is not UTF-8, and for what holds itself, nests
+    deeper than DEEPEST levels, or is made huge by aliases.
     """
     try:
         text = content.decode() if isinstance(content, bytes) else content
@@ -44,7 +44,7 @@ def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLErro
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """SafeLoader that bounds depth and merges while it reads, and says where what it refuses stands."""
+    """SafeLoader that bounds depth and merges while it reads, and names the place of what it refuses."""
 
     deepest = DEEPEST
     _level = 0
@@ -75,11 +75,11 @@ class BoundedLoader(yaml.SafeLoader):
 
 
 _NOUNS = {
-    "int": "no whole number",
-    "float": "no number",
+    "int": "not a whole number",
+    "float": "not a number",
     "bool": "neither true nor false",
-    "timestamp": "no date that exists",
-    "binary": "no base64",
+    "timestamp": "not a date that exists",
+    "binary": "not base64",
 }
 for _kind in _NOUNS:
     BoundedLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", BoundedLoader.construct_plain)

@@ -46,7 +46,7 @@ async def stopped(memo: kopf.Memo, **_: Any) -> None:
 
 
 def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
-    """The worker of the pool whose memo this is, made at the first event of it."""
+    """The worker of the pool with this memo, created at the pool's first event."""
     if "worker" not in memo:
         memo.worker = memo.workers.add(_key(body))
     worker: PoolWorker = memo.worker

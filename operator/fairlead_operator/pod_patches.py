@@ -65,8 +65,8 @@ def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
 
 
 def release_patch(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that takes all of ours off an adopted pod with this metadata: what the pool wrote, and what
-    people asked of it by our annotations. What its own template may say to us, as its weight, stays.
+    """The merge patch that removes Fairlead's metadata from an adopted pod: what the pool wrote, and people's
+    requests in our annotations. Settings that its own template may have, such as its weight, stay.
     """
     marks = {part: dict.fromkeys(name for name in metadata.get(part) or {} if _is_mark(name)) for part in ("labels", "annotations")}
     return {"metadata": {"uid": metadata["uid"], **marks, "annotations": {**marks["annotations"], **former_cost(metadata)}}}

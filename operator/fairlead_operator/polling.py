@@ -36,7 +36,7 @@ class SleepingPools:
         self._asleep: set[PoolKey] = set()
 
     def note(self, pool: PoolKey, *, asleep: bool) -> None:
-        """What the last round of a pool left."""
+        """Note the state that the last round of a pool left."""
         if asleep:
             self._asleep.add(pool)
         else:

@@ -75,7 +75,7 @@ class Pace:
     children: float = 300.0
     """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
     gateways: float = 2.0
-    """Pause between two looks at what gateways say of pools, which no watch tells: see `gateways.watching`."""
+    """Pause between two reads of gateways' states of pools, which no watch reports: see `gateways.watching`."""
     deletions: float = 60.0
     """Pause between two searches for deleted pools that the control API still knows: see `untold_deletions`."""
     router_silence: float = 10.0
@@ -151,7 +151,7 @@ class PickerSettings:
             "FAIRLEAD_PICKER_SERVICE",
             Parsed(ServiceName.parse, "namespace/name of a Service", "namespace/name"),
             "the routers' Service by which gateways ask them to pick an instance",
-            "without it a pool with `spec.gateway` is shown to no gateway, and says so",
+            "without it a pool with `spec.gateway` is announced to no gateway, and its status says so",
             default_shown="none",
         ),
     )
@@ -170,7 +170,11 @@ class OperatorSettings:
     namespaces: tuple[str, ...] = field(
         default=(),
         metadata=variable(
-            "FAIRLEAD_WATCH_NAMESPACES", Names(), "namespaces that are watched", "no right outside them is needed", default_shown="all"
+            "FAIRLEAD_WATCH_NAMESPACES",
+            Names(),
+            "namespaces that are watched",
+            "no rights outside these namespaces are needed",
+            default_shown="all",
         ),
     )
     engine_image: str = field(

@@ -65,7 +65,7 @@ from fairlead_router.training.trainer import Trainer
 TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
 KEEP_SECONDS = 10.0
-"""How often what instances are believed to hold is written to disk."""
+"""Seconds between two writes of the instances' believed caches to disk."""
 
 logger = logging.getLogger(__name__)
 
@@ -224,7 +224,7 @@ class Router:
             self.pools.assume_routers(kept.live)
             self.keys.know_routers(kept.live, self.now())
             extra = {"assumed": kept.live, "told_seconds_ago": round(self.now() - kept.told_at)}
-            logger.info("number of live routers unknown until the control API tells it", extra=extra)
+            logger.info("number of live routers unknown until the control API reports it", extra=extra)
 
     def start(self) -> None:
         """Begin following, reporting, scraping and ticking."""

@@ -38,7 +38,7 @@ class Timeouts:
             _SECONDS,
             "per attempt at a streamed request, from sending it to an engine until its answer begins (`timeout`); an answer that is not"
             " streamed begins when all of it is computed and has the total time, unless its engine answers nothing at all for as long as"
-            " this, its metrics included, or for 30 s if it told these before",
+            " this, its metrics included, or for 30 s if it served metrics before",
             "shorter than a long prefill takes away requests that would have been answered",
         ),
     )
@@ -48,7 +48,7 @@ class Timeouts:
             "FAIRLEAD_IDLE_TIMEOUT_SECONDS",
             _SECONDS,
             "from one piece of an answer to the next (`stalled`), of an engine that does not answer about its metrics, or says there that"
-            " it runs no request; one that is seen to make no progress is not waited for so long",
+            " it runs no request; an engine seen to make no progress is given up sooner",
             "an answer that is silent longer is ended",
         ),
     )
@@ -82,7 +82,7 @@ class Timeouts:
         metadata=variable(
             "FAIRLEAD_SHUTDOWN_SECONDS",
             _SECONDS,
-            "for what is under way when the router is told to stop",
+            "for requests in progress when the router has to stop",
             "what still waits in a queue after half of it is refused; what is not answered by then is cut off",
         ),
     )
@@ -163,8 +163,8 @@ class RouterSettings:
         metadata=variable(
             "FAIRLEAD_BODY_MEMORY_BYTES",
             Whole("bytes", 1024),
-            "the bodies of all requests under way together, those that wait included; at least the largest of one",
-            "what comes beyond gets 503 with Retry-After; a process takes up to four times as much while it reads them",
+            "the bodies of all requests in progress together, waiting ones included; at least the largest allowed body",
+            "requests beyond it get 503 with Retry-After; a process takes up to four times as much while it reads them",
             default_shown="a quarter of the memory of the container or machine, and at least two of the largest bodies",
         ),
     )
@@ -206,7 +206,7 @@ class RouterSettings:
             "FAIRLEAD_GATEWAY_KEYS_REQUIRED",
             Switch(),
             "whether clients must show an API key, one of those that people make (`fairlead keys create`) or of the next setting",
-            "without, whoever reaches the port may use every pool; a key that is shown counts all the same",
+            "without it, anybody who reaches the port may use every pool; a key that is sent still counts",
         ),
     )
     gateway_keys: tuple[str, ...] = field(
@@ -277,7 +277,7 @@ class RouterSettings:
             "FAIRLEAD_PICKER_POOL",
             Parsed(lambda text: str(PoolKey.parse(text)), "a pool as namespace/name", "namespace/name"),
             "the only pool that the endpoint picker picks from",
-            "without it the Service that was called, the header `x-fairlead-pool` or the model tells the pool",
+            "without it the pool is found by the called Service, the header `x-fairlead-pool` or the model",
             default_shown="none",
         ),
     )
@@ -305,7 +305,7 @@ class RouterSettings:
             "FAIRLEAD_PICKER_TLS_CERT_FILE",
             File(),
             "certificate chain in PEM, for TLS at the endpoint picker's port; read again within a minute after it changed",
-            "without it gateways must be told to use plain HTTP/2",
+            "without it gateways must be configured for plain HTTP/2",
             default_shown="none",
         ),
     )
@@ -356,7 +356,7 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
 
 def _own_address(text: str) -> str:
     if text in EVERY_ADDRESS:
-        raise InvalidInput("", text, "write one address of this machine that other routers reach, such as 10.0.0.7: they are told it")
+        raise InvalidInput("", text, "write one address of this machine that other routers reach, such as 10.0.0.7: they connect to it")
     return text
 
 
@@ -396,5 +396,5 @@ def _keys_of_file(path: str) -> tuple[str, ...]:
         raise InvalidInput("", path, f"write the path of a file this process can read ({reason})") from None
     keys = _keys([line.partition("#")[0] for line in lines])
     if not keys:
-        raise InvalidInput("", path, "put at least one key into it, or unset the variable to let everybody ask")
+        raise InvalidInput("", path, "put at least one key into it, or unset the variable to allow requests without a key")
     return keys

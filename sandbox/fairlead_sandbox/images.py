@@ -1,4 +1,4 @@
-"""The images of the chart and of its pools, as the sandbox's kubelet has them: the programs of the installed package.
+"""The images of the chart and of its pools, as processkube's kubelet has them: the programs of the installed package.
 
 As in images/Dockerfile, and as Docker Hub's `postgres`.
 """
@@ -39,4 +39,4 @@ CATALOGUE = Catalogue(
         ),
     },
 )
-"""By repository."""
+"""Keyed by repository."""

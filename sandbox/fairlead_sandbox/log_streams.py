@@ -46,9 +46,9 @@ class Console:
             self._target, self.reader_left = None, True
 
     def wait(self, seconds: float) -> None:
-        """Wait so long, or until the reader goes away."""
+        """Wait for this long, or until the reader goes away."""
         watching = select.poll()
-        with contextlib.suppress(OSError, ValueError):  # of what is no file, as in tests, nothing can be heard
+        with contextlib.suppress(OSError, ValueError):  # of what is not a file, as in tests, nothing can be heard
             if self._target is not None:
                 watching.register(self._target.fileno(), 0)
         if watching.poll(seconds * 1000):  # an error or a hang-up: nothing else was asked for

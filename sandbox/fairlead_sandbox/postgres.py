@@ -46,7 +46,7 @@ DURABLE: Mapping[str, str] = {"max_connections": "100", "log_checkpoints": "off"
 class ServerUser:
     """The user that Postgres runs as.
 
-    `prefix` is put before its commands; `owner` is the uid that its data must belong to (None: we are no root, and it
+    `prefix` is put before its commands; `owner` is the uid that its data must belong to (None: we are not root, and it
     is ours).
     """
 

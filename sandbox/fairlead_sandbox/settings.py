@@ -44,7 +44,7 @@ class SandboxSettings:
         metadata=variable(
             "FAIRLEAD_NODE_GRACE_SECONDS",
             Number("seconds", least=5, most=3600),
-            "a node whose kubelet is silent for so long is lost: its pods are not ready any more",
+            "a node whose kubelet is silent for this long is lost: its pods are not ready any more",
             "shorter = sooner replaced, but a busy machine may lose a node that lives; kube-controller-manager has 40 or 50",
         ),
     )

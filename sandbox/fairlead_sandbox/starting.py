@@ -124,7 +124,7 @@ def engine_port() -> int:
 
 
 def port_notices(ports: Mapping[str, int], wishes: Mapping[str, int], known: Mapping[str, int]) -> list[str]:
-    """One line for each port that is neither as wished nor as in the last run."""
+    """One line for each port that is neither the preferred one nor that of the last run."""
     notices = [
         f"port {wishes[name]} is taken: {name} listens on {port}"
         for name, port in ports.items()

@@ -13,10 +13,10 @@ from typing import Any
 from fairlead_sandbox.errors import SandboxError
 
 POSTGRES_UID = 65534
-"""`nobody` on every Linux: whom Postgres believes itself to be, and becomes, where root runs it."""
+"""`nobody` on every Linux: the user that Postgres runs as where root starts it."""
 
 SOCKET_PATH_LIMIT = 90
-"""Most bytes that the path of Postgres' socket may have together with its lock file's name.
+"""Maximum number of bytes that the path of Postgres' socket may have together with its lock file's name.
 
 The kernel allows the path of a socket 107 bytes.
 """
@@ -200,7 +200,7 @@ class RunNote:
 
 
 def api_urls(urls: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of a run's noted URLs that are the control API's, the first one first."""
+    """The control API's URLs among those that a run noted, in order."""
     return tuple(urls[name] for name in sorted(urls) if name == "api" or name.startswith("api-"))
 
 

@@ -209,7 +209,7 @@ def _leave(
     if engine.state in {InstanceState.STARTING, InstanceState.LOST}:
         return None, "was taken out of the file; it did not answer"
     if engine.state is InstanceState.DRAINING and not health.ready and health is not UNASKED:
-        return None, "left the pool; it answers no more"
+        return None, "left the pool; it no longer answers"
     if engine.state is not InstanceState.DRAINING or engine.draining_since is None:
         return _moved(replace(engine, leaving=True, draining_since=now), InstanceState.DRAINING, "TakenOutOfFile", now), ""
     if is_drained(observations, engine.name):

@@ -24,7 +24,7 @@ TIMEOUT_SECONDS = 5.0
 FAILURES = 3
 """After this many unanswered questions in a row, the engine leaves the routing table."""
 MODELS_SECONDS = 30.0
-"""How often a healthy engine is asked for its models again."""
+"""Seconds between two questions to a healthy engine about its models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class EngineFindings:
 
 
 def keyless_words(pool_file: Path) -> str:
-    """What to do about engines that answer, none of which tells its model."""
-    return f"no engine tells its model without a key: write `model` into {pool_file}"
+    """What to do about engines that answer, if none names its model."""
+    return f"no engine names its model without a key: write `model` into {pool_file}"
 
 
 class _Version(msgspec.Struct):
@@ -82,7 +82,7 @@ class Prober:
         return told if told is not None and told.names else None  # an empty list asks for no key
 
     async def findings(self, url: str) -> EngineFindings:
-        """All that the engine says of itself."""
+        """Everything the engine reports about itself."""
         health = await self.health(url)
         if not health.ready:
             return EngineFindings(url=url, problem=health.words)

@@ -138,7 +138,7 @@ def _check_host(host: str) -> None:
         try:
             trial.bind((host, 0))
         except (OSError, UnicodeError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else "it is no name of a machine"
+            why = problem.strerror if isinstance(problem, OSError) else "it is not a name of a machine"
             raise InvalidInput("--host", host, f"{remedy} ({why})") from None
 
 
@@ -204,7 +204,7 @@ def _engines(urls: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[di
 
 
 async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
-    """What each engine says of itself, asked at the same time."""
+    """What each engine reports about itself; all are asked at once."""
     prober = Prober()
     try:
         return tuple(await asyncio.gather(*(prober.findings(url) for url in urls)))
@@ -216,7 +216,7 @@ def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[Eng
     """Begin a new pool when the engines serve another model than in the last run, or are of another kind, and the file
     names none.
 
-    A pool's model and engine never change. While no engine tells them, the last run's stay.
+    A pool's model and engine never change. While no engine reports them, the last run's stay.
     """
     memory = files.read_memory()
     told = {model for one in findings for model in one.models}

@@ -73,11 +73,11 @@ class StateFiles:
         try:
             return self.pool_file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
+            why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
             raise InvalidInput("--config", str(self.pool_file), f"write a file that can be read ({why})") from None
 
     def read_pool(self, policies: PolicyCatalogue) -> PoolFile:
-        """Raises InvalidInput."""
+        """Reads the pool's file. Raises InvalidInput."""
         return parse_pool_file(self.content(), policies)
 
     def write_pool(self, document: Mapping[str, Any]) -> str:

@@ -72,10 +72,10 @@ def engine_line(found: EngineFindings, model: str | None) -> str:
         return f"{found.url}  {found.problem}; it joins the pool when it does"
     if model is not None and found.models and model not in found.models:
         return f"{found.url}  serves {', '.join(found.models)}, not {model}; it stays out of the pool"
-    words = [", ".join(found.models) or "tells its models only to who has its key"]
+    words = [", ".join(found.models) or "lists its models only to clients with its key"]
     if found.version is not None:
         words.append(f"{_NAMES[found.engine_type]}version {found.version}")
-    words.append(f"KV cache of {found.kv_cache_tokens:,} tokens" if found.kv_cache_tokens else "size of its KV cache not told")
+    words.append(f"KV cache of {found.kv_cache_tokens:,} tokens" if found.kv_cache_tokens else "does not report the size of its KV cache")
     words.append(f"KV events at {_endpoints(found)}" if found.sources else "no KV events: its cache is estimated from what is sent")
     return f"{found.url}  {' · '.join(words)}"
 

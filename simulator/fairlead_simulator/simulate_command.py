@@ -66,8 +66,8 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--instances", type=_INSTANCES, default=8, show_default=True, help="Instances that prefill and decode.")
 @click.option("--prefill-instances", type=_INSTANCES, help="With --decode-instances: separate pools instead.")
 @click.option("--decode-instances", type=_INSTANCES, help="See --prefill-instances.")
-@click.option("--speeds", help="How many times as fast as the preset the instances are, in turn, as 1,1,0.5; all alike without it.")
-@click.option("--weights", help="Weights of the instances on the hash ring, in turn, as 1,1,0.5; all alike without it.")
+@click.option("--speeds", help="Speeds of the instances as multiples of the preset's, in turn, such as 1,1,0.5; default: all alike.")
+@click.option("--weights", help="Weights of the instances on the hash ring, in turn, such as 1,1,0.5; default: all alike.")
 @click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
 @click.option(
     "--policies",
@@ -82,7 +82,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--warmup", type=WholeOption(0, 1_000_000_000), default=0, show_default=True, help="The first N requests are not measured.")
 @click.option("--warmup-rate", type=_RATE, help="Requests per second of the warm-up, if another.")
 @click.option("--seeds", type=WholeOption(1, 1000), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
-@click.option("--slo-ttft", type=_SECONDS, help="Seconds; the preset's without it.")
+@click.option("--slo-ttft", type=_SECONDS, help="Seconds; default: the preset's.")
 @click.option("--slo-tpot", type=_SECONDS, help="Seconds per token that count too; without it only the TTFT counts.")
 @click.option(
     "--preset",
@@ -101,7 +101,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--eviction", type=click.Choice(get_args(Eviction)), help="What a prefix cache in host memory gives up first, if not the preset's rule."
 )
 @click.option(
-    "--max-input", type=WholeOption(0, 1_000_000_000), help="Drop rows this long or longer; the preset's limit without it, 0 keeps all."
+    "--max-input", type=WholeOption(0, 1_000_000_000), help="Drop rows this long or longer; default: the preset's limit; 0 keeps all."
 )
 @click.option(
     "--spread",

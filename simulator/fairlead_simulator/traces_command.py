@@ -61,10 +61,10 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
 @traces.command("generate")
 @click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True, help="What the requests are like.")
 @click.option("--requests", type=_COUNT, default=1000, show_default=True, help="How many.")
-@click.option("--rate", type=_RATE, help="Requests per second; the kind's own without it.")
+@click.option("--rate", type=_RATE, help="Requests per second; default: the kind's own rate.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a session's first prompt (of a group's prefix).")
-@click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write; default: standard output.")
 def generate_command(kind: str, requests: int, rate: float | None, seed: int, median_input: int | None, out: Path | None) -> None:
     """Make a trace of --requests requests, the same for the same --seed."""
     if rate is not None and requests / rate * 1e3 > LATEST_MS:
@@ -76,7 +76,7 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 
 @traces.command("convert")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--from", "source_form", type=click.Choice([*FORMS]), help="Whose form FILE has; found out from its content without it.")
+@click.option("--from", "source_form", type=click.Choice([*FORMS]), help="Format of FILE; default: detected from its content.")
 @click.option("--to", "target_form", type=click.Choice([*FORMS][:2]), default="jsonl", show_default=True, help="The form to write.")
 @click.option("--block-size", type=WholeOption(1, 65_536), help="Tokens that an id of FILE stands for, if not 512, or 16 of alibaba.")
 @click.option("--sort", is_flag=True, help="Sort rows by time, instead of refusing a file that is not sorted.")
@@ -88,7 +88,7 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @click.option("--max-input", type=_COUNT, help="Drop rows with prompts this long or longer.")
 @click.option("--requests", type=_COUNT, help="Keep only the first N of the rest.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of random spreading.")
-@click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write; default: standard output.")
 def convert_command(
     file: Path,
     source_form: str | None,

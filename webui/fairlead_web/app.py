@@ -47,7 +47,7 @@ PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for on
 """Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
 
 MOST_FORM_BYTES = 1024 * 1024
-"""Most bytes of a form without an upload."""
+"""Maximum number of bytes of a form without an upload."""
 
 SHARED = (".png", "/series.json")
 """Ends of paths whose answers depend on address and rights alone, as the regions of live pages do: pictures, and what
@@ -241,7 +241,7 @@ async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, addr
 def shared_key(visit: Visit) -> tuple[object, ...]:
     """The key under which two requests share an answer.
 
-    `tick` is not part of it: it only keeps a browser from showing an old picture.
+    `tick` is not part of it: its only purpose is that a browser shows no old picture.
     """
     params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))
     return visit.here.path, params, regions_of(visit.request), visit.rights, visit.request.headers.get("if-none-match")

@@ -5,7 +5,7 @@ import numpy as np
 _CHUNK = 65_536
 _QUOTE = ord('"')
 _STEPS = bytes({"[": 1, "{": 1, "]": 255, "}": 255}.get(chr(byte), 0) for byte in range(256))
-"""By byte: the number of levels that it goes down, as a signed byte."""
+"""Keyed by byte: the number of levels that it goes down, as a signed byte."""
 
 
 def nests_deeper(content: bytes, deepest: int) -> bool:

@@ -39,7 +39,7 @@ def read_kubeconfig(path: Path) -> ClusterConnection:
     except OSError as problem:
         raise ProcesskubeError(f"kubeconfig {path}: cannot be read ({problem.strerror})") from None
     except yaml.YAMLError as problem:
-        raise ProcesskubeError(f"kubeconfig {path}: is no YAML ({complaint(problem)})") from None
+        raise ProcesskubeError(f"kubeconfig {path}: is not YAML ({complaint(problem)})") from None
     except (KeyError, TypeError, StopIteration) as problem:
         missing = f"{problem.args[0]!r} is missing" if isinstance(problem, KeyError) else "its cluster or user is missing"
         raise ProcesskubeError(f"kubeconfig {path}: no usable current context ({missing})") from None

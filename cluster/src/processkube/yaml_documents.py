@@ -11,7 +11,7 @@ MOST_DIGITS = 100
 
 
 def read_yaml(content: bytes) -> Any:
-    """The document. Raises YAMLError, also for what is no UTF-8 or nests too deeply."""
+    """The document. Raises YAMLError, also for what is not UTF-8 or nests too deeply."""
     return yaml.load(content, Loader=BoundedLoader)  # noqa: S506 - a kind of SafeLoader
 
 
@@ -27,7 +27,7 @@ def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLErro
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """SafeLoader that bounds depth and merges while it reads, and says where what it refuses stands."""
+    """SafeLoader that bounds depth and merges while it reads, and names the place of what it refuses."""
 
     deepest = 64
     _level = 0
@@ -58,11 +58,11 @@ class BoundedLoader(yaml.SafeLoader):
 
 
 _NOUNS = {
-    "int": "no whole number",
-    "float": "no number",
+    "int": "not a whole number",
+    "float": "not a number",
     "bool": "neither true nor false",
-    "timestamp": "no date that exists",
-    "binary": "no base64",
+    "timestamp": "not a date that exists",
+    "binary": "not base64",
 }
 for _kind in _NOUNS:
     BoundedLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", BoundedLoader.construct_plain)

@@ -24,7 +24,7 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 _log = logging.getLogger(__name__)
 
 GRACE = timedelta(minutes=10)
-"""How long a previously seen identity is trusted while the database is away.
+"""Seconds for which a known identity is trusted while the database is unreachable.
 
 Only for reading: nothing can be written then.
 """
@@ -81,7 +81,7 @@ class Access:
 
     @property
     def knows_cluster(self) -> bool:
-        """Whether tokens of the Kubernetes cluster are good."""
+        """Whether tokens of the Kubernetes cluster are accepted."""
         return self._cluster is not None
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
@@ -145,7 +145,7 @@ class Access:
         if identity.source == OIDC:
             return self.provided(identity)
         if identity.source == ANYBODY and not self.open_to_all:
-            raise NotAuthenticated("token-invalid", "nobody is let in here without a token any more")
+            raise NotAuthenticated("token-invalid", "nobody is let in here without a token any longer")
         if identity.source == BOOTSTRAP and (identity.subject, identity.role) not in {
             (token.name, token.role) for token in self._bootstrap
         }:

@@ -24,13 +24,13 @@ ASKED = (
 scale an operator, `list` them a viewer."""
 
 FRESH = timedelta(seconds=10)
-"""How long an answer about somebody's rights counts."""
+"""Seconds for which an answer about a caller's rights counts."""
 
 KEPT = timedelta(minutes=10)
-"""How long such an answer counts while the Kubernetes API is away."""
+"""Seconds for which it counts while the Kubernetes API is unreachable."""
 
 MOST_NAMESPACES = 200
-"""Most namespaces of pools that are asked about one by one, the first by name."""
+"""Maximum number of namespaces of pools that are asked about one by one, the first by name."""
 _AT_ONCE = 16
 
 
@@ -119,8 +119,8 @@ _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class KubernetesReviews:
-    """Implements `access.cluster_rights.ClusterReviews`. `audience`: whom tokens must be for; None: the API
-    server itself.
+    """Implements `access.cluster_rights.ClusterReviews`. `audience`: the audience that tokens must have;
+    None: the API server itself.
     """
 
     def __init__(self, cluster: Kubernetes, audience: str | None) -> None:

@@ -38,7 +38,7 @@ class BadToken(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the token must say."""
+    """Values that the ID token must contain."""
 
     issuer: str
     client_id: str
@@ -92,7 +92,7 @@ class _Metadata:
 
 
 class OpenIdProvider:
-    """Implements `access.logins.IdentityProvider`. `monotonic` tells seconds."""
+    """Implements `access.logins.IdentityProvider`. `monotonic` returns seconds."""
 
     def __init__(
         self, settings: OidcSettings, transport: httpx.AsyncBaseTransport | None = None, monotonic: Callable[[], float] = time.monotonic
@@ -135,7 +135,7 @@ class OpenIdProvider:
         name, listed = claims.get(wanted), claims.get(self._settings.groups_claim) or []
         if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME or not name.isprintable():
             raise NotAuthenticated(
-                REFUSED, f"the identity provider tells no {wanted!r}; FAIRLEAD_OIDC_NAME_CLAIM and _SCOPES say what is asked"
+                REFUSED, f"the identity provider sends no {wanted!r}; FAIRLEAD_OIDC_NAME_CLAIM and _SCOPES say what is asked"
             )
         if wanted == "email" and claims.get("email_verified") is not True:
             raise NotAuthenticated(
@@ -192,9 +192,9 @@ class OpenIdProvider:
             return claims
         status, found = await self._ask("GET", place, {"authorization": f"Bearer {token}"})
         if status != 200:
-            raise self._away(f"the identity provider does not tell who signed in: {status}")
+            raise self._away(f"the identity provider does not say who signed in: {status}")
         if found.get("sub") != claims["sub"]:  # Core 5.3.2: else they could be another person's claims
-            raise NotAuthenticated(REFUSED, "the identity provider told of another person than the one who signed in")
+            raise NotAuthenticated(REFUSED, "the identity provider's user information is about another person than the one who signed in")
         return {**found, **claims}
 
     async def _known(self, after: float | None = None) -> _Metadata:
@@ -218,7 +218,7 @@ class OpenIdProvider:
             raise self._away(f"the identity provider {self.issuer} {named}; is FAIRLEAD_OIDC_ISSUER right?")
         status, keys = await self._ask("GET", _text(document, "jwks_uri"))
         if status != 200 or not isinstance(keys.get("keys"), list):
-            raise self._away(f"the identity provider does not tell its keys: {status}")
+            raise self._away(f"the identity provider does not show its keys: {status}")
         return _Metadata(document=document, keys=keys, read_at=now)
 
     async def _ask(

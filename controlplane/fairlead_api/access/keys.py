@@ -31,7 +31,7 @@ class Tokens:
     async def create(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
         """Makes an API token; no other answer contains its secret.
 
-        Raises InvalidInput; Denied where the caller is no admin of all that it opens.
+        Raises InvalidInput; Denied where the caller is not an admin of everything the key opens.
         """
         if request.role is AccessRole.NONE and not request.namespaces:
             raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
@@ -66,7 +66,7 @@ class Tokens:
 
 
 MOST_KEYS = 10_000
-"""Most keys that are not revoked: every router gets all of them with each change."""
+"""Maximum number of keys that are not revoked: every router gets all of them with each change."""
 MOST_DAYS = 3650
 MOST_SCOPES = 100
 MOST_PER_MINUTE = 10**12

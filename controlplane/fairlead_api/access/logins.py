@@ -153,7 +153,9 @@ class Logins:
             self._access.forget_seen()
 
     async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
-        """Makes a login link. Raises InvalidInput; Denied where the caller is no admin of all that it opens."""
+        """Makes a login link. Raises InvalidInput; Denied where the caller is not an admin of everything the key
+        opens.
+        """
         if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
             raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
         await self._access.require_admin_of(caller, request.role, request.namespaces, "login-links", now)

@@ -84,7 +84,7 @@ def access_routes(
     async def web_sessions(caller: Person) -> Fetch:
         return lambda span: logins.sessions(span.cursor, span.limit, caller, clock())
 
-    own = "the caller's own; all of them for who is admin everywhere"
+    own = "the caller's own, or everybody's for an admin of all pools"
     listing(routes, "/web-sessions", WebSessionItem, person, web_sessions, about=f"Browser sessions that live, newest first: {own}.")
 
     @routes.delete("/web-sessions/{session_id}", status_code=204)
@@ -152,14 +152,14 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
     @routes.delete("/gateway-keys/{key_id}", status_code=204)
     async def revoke_gateway_key(key_id: str, caller: Operator) -> None:
-        """Revokes a key for ever. Routers refuse it at once; one that is cut off, when it is in step again."""
+        """Revokes a key permanently. Routers refuse it at once, or as soon as they are connected again."""
         await keys.revoke(key_id, caller, clock())
 
     return routes
 
 
 def access_of(infra: Infra, kubernetes: Kubernetes) -> Access:
-    """Who may call, by the settings."""
+    """The access rules that the settings ask for."""
     settings, stored = infra.settings, PostgresAccess(infra.control)
     bootstrap = tuple(
         Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens

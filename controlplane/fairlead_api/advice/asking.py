@@ -20,7 +20,7 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
-    """By instance: the larger of its prefill load over TTFT and its decode load over TPOT; only of a side that it
+    """Keyed by instance: the larger of its prefill load over TTFT and its decode load over TPOT; only of a side that it
     computes and whose speed was measured.
 
     As `RoleSignals.prefill_load` and `decode_load`, which are the means of these.
@@ -60,7 +60,7 @@ class SituationReader(Protocol):
     """The source of situations."""
 
     async def situations(self, pool: PoolKey | None, now: datetime) -> Situations:
-        """Of all living pools, or of one. Raises NotFound for a pool that does not live."""
+        """The situations of all existing pools, or of one. Raises NotFound for a pool that does not exist."""
 
 
 class Advising:
@@ -71,7 +71,7 @@ class Advising:
         self._recent = recent
 
     async def advice(self, pool: PoolKey | None, now: datetime, sight: Sight = None) -> AdviceReport:
-        """Of pools in sight. Raises NotFound for a pool that does not live."""
+        """Advice about the pools that the caller may see. Raises NotFound for a pool that does not exist."""
 
         async def found() -> AdviceReport:
             return report(await self._reader.situations(pool, now), now, sight)

@@ -58,13 +58,13 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_advice() -> Ask:
-        """What hurts the pools now, why, and the plan that would help; what harms most first."""
+        """What harms the pools now, why, and the plan that would help; the greatest harm first."""
         return lambda sight: advising.advice(None, clock(), sight)
 
     document(routes, "/advice", AdviceReport, anywhere, get_advice, Advice, lambda found: found.items)
 
     async def get_pool_advice(namespace: str, name: str) -> Ask:
-        """The same of one pool."""
+        """Findings about one pool, like those about all."""
         return lambda sight: advising.advice(PoolKey(namespace=namespace, name=name), clock())
 
     document(routes, "/pools/{namespace}/{name}/advice", AdviceReport, viewer, get_pool_advice, Advice, lambda found: found.items)

@@ -144,7 +144,7 @@ class Seen:
 
 
 def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list[ClusterChange]:
-    """Those of one object's changes that made the revision seen at `until`, in their order; `since` is of the revision
+    """The changes of one object that made the revision seen at `until`, in their order; `since` is of the revision
     before. Each change of the spec is a generation; a write with the same generation changed something else.
     """
     found: list[ClusterChange] = []

@@ -29,7 +29,7 @@ from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditKind, Au
 _log = logging.getLogger(__name__)
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Most bytes of a list; the API server's own limit for one that it truncates is 10 MiB."""
+"""Maximum number of bytes of a list; the API server's own limit for one that it truncates is 10 MiB."""
 _BODY = {
     "type": "object",
     "required": ["apiVersion", "kind", "items"],
@@ -110,7 +110,9 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/head", response_model=AuditHead)
     async def get_head(caller: Viewer) -> Any:
-        """The newest entry's place in the chain. Keep it outside this database: it proves later what the log was."""
+        """The newest entry's place in the chain. Keep it outside this database to prove later that the log is
+        unchanged.
+        """
         head = await verifier.head()
         if head is None:
             raise NotFound("audit entry", "1")

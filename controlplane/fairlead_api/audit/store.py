@@ -32,7 +32,7 @@ from fairlead_client.resources.pages import Page
 class AuditFilter:
     """Filter of the audit log; `actor`, `action` and `object` match exactly, or as prefixes when they end in `*`.
 
-    `pool` matches what was done to the pool and to all that is its own, such as its instances.
+    `pool` matches actions on the pool and on everything that belongs to it, such as its instances.
     """
 
     pool: str | None = None
@@ -174,7 +174,7 @@ class PostgresAuditLog:
             )
 
     async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
-        """One entry. Raises NotFound, also for one about what is not in sight."""
+        """One entry. Raises NotFound, also for an entry about an object that the caller may not see."""
         async with self._database.reading() as connection:
             row = (await connection.execute(select(log).where(log.c.id == entry_id))).one_or_none() if entry_id < 2**63 else None
         if row is None or not in_sight(row.object, sight):

@@ -52,12 +52,12 @@ class Keeping:
         return session
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Ends it before its time. Raises NotFound."""
+        """Ends the keeping of a session before its time. Raises NotFound."""
         await self._store.let_go(pool, session, caller, now)
 
 
 MOST_COUNTED = 1000
-"""Most decisions whose reasons are counted."""
+"""Maximum number of decisions whose reasons are counted."""
 
 
 def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[], datetime]) -> APIRouter:
@@ -120,7 +120,7 @@ def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], date
 
     @routes.post(path, status_code=201, dependencies=[Depends(known_fields(KeepSessionRequest))])
     async def keep_session(namespace: str, name: str, body: KeepSessionRequest, caller: Operator) -> KeptSession:
-        """Keeps all decisions of a session for so many minutes from now; it ends by itself."""
+        """Keeps all decisions of a session from now on; keeping ends after the given number of minutes."""
         return await keeping.keep(PoolKey(namespace=namespace, name=name), body, caller, clock())
 
     @routes.delete(path + "/{session:path}", status_code=204)

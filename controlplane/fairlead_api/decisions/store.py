@@ -148,7 +148,7 @@ class PostgresKeptSessions:
         self._database = database
 
     async def kept(self, pool: PoolKey, now: datetime) -> list[KeptSession]:
-        """Those whose time is not over. Raises NotFound for the pool."""
+        """Kept sessions whose time is not over. Raises NotFound for the pool."""
         async with self._database.reading() as connection:
             of_pool = kept.c.pool_id == (await pool_row(connection, pool)).id
             rows = await connection.execute(select(kept).where(of_pool, kept.c.until > now).order_by(kept.c.until, kept.c.session))

@@ -127,7 +127,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(text: str) -> Any:
-    raise _Refused(f"{text} is no JSON number")
+    raise _Refused(f"{text} is not a JSON number")
 
 
 def _fault(content: bytes) -> str:

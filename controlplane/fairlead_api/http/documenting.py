@@ -102,7 +102,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 DESCRIPTION = (
     "Persists what routers and the operator do, and plans what people change. Every refusal is a problem document. Send `Authorization: Bearer "
-    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router. docs/api.md tells of "
+    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router. docs/api.md describes "
     "pages, exports, tags and how long a version is kept."
 )
 _REF = "#/components/schemas/"
@@ -226,7 +226,7 @@ REFUSALS: dict[str, Refusal] = dict(
             instance="/v1/pools",
         ),
         _refusal(
-            403, "The token's role does not reach.", "denied", "ada has role viewer; this needs operator", instance="/v1/plans/p-1/apply"
+            403, "The token's role is not sufficient.", "denied", "ada has role viewer; this needs operator", instance="/v1/plans/p-1/apply"
         ),
         _refusal(
             404,
@@ -289,7 +289,7 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
     )
 )
-"""By status, each a problem document (RFC 9457)."""
+"""Keyed by status, each a problem document (RFC 9457)."""
 
 HEADERS = {
     "WWW-Authenticate": ("string", "How to authenticate: `Bearer`."),

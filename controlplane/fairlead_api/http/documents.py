@@ -78,7 +78,7 @@ async def _lines(names: list[str], rows: Iterable[Any]) -> AsyncIterator[bytes]:
         yield b"".join(line([cell(getattr(one, name)) for name in names]) for one in some)
 
 
-Fields = Annotated[str | None, Query(max_length=2000, description="Names of fields, with commas; without it all are told.")]
+Fields = Annotated[str | None, Query(max_length=2000, description="Names of fields, separated by commas; by default all fields.")]
 
 
 def named(item: type[Any], fields: str | None) -> list[str] | None:

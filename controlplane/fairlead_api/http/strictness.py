@@ -97,8 +97,8 @@ OPEN = ("/internal/", "/v1/kubernetes/")
 
 
 def closed(route: BaseRoute) -> BaseRoute:
-    """The route, refusing what it does not take once the caller may ask it (422 naming the parameter, the near one and
-    those that exist). Paths that programs of other versions ask stay open.
+    """The route, which refuses unknown parameters once the caller is allowed to call it (422 naming the parameter, the
+    nearest known one and all known ones). Paths called by programs of other versions accept unknown parameters.
     """
     if not isinstance(route, APIRoute) or route.path.startswith(OPEN):
         return route

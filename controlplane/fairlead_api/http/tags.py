@@ -35,7 +35,7 @@ def matches(header: str, tag: str) -> bool:
 
 def require_unchanged(if_match: str | None, what: str, present: object) -> None:
     """Raises Changed unless If-Match is left out or names the present state, as a GET answers it; InvalidInput for what
-    is no list of tags. A weak tag names nothing here.
+    is not a list of tags. A weak tag names nothing here.
     """
     if if_match is None:
         return

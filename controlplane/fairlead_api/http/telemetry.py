@@ -47,7 +47,7 @@ class Telemetry:
         self.live = Gauge("fairlead_api_live_streams", "Live (SSE) streams open at this process.", registry=self.registry)
         self.rollup_lag = Gauge(
             "fairlead_api_rollup_lag_seconds",
-            "Time by which the roll-ups of the pool that lags most are overdue; above 30 s its figures are not known.",
+            "Seconds by which the roll-ups of the most delayed pool are overdue; above 30 s its figures are not known.",
             registry=self.registry,
         )
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)

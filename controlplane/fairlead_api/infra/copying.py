@@ -31,7 +31,7 @@ _EPOCH = moment(946_684_800)
 _MICROSECOND = timedelta(microseconds=1)
 
 _NUMBERS = {"integer": ("i", 4, 23), "bigint": ("q", 8, 20), "real": ("f", 4, 700), "double precision": ("d", 8, 701)}
-"""By type of number: its struct format, its bytes, and its type id in Postgres, which arrays carry."""
+"""Keyed by type of number: its struct format, its bytes, and its type id in Postgres, which arrays carry."""
 
 
 class Field:

@@ -141,7 +141,7 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
 class Database:
     """Reads, and short transactions, within one bulkhead.
 
-    A read is no transaction: at Postgres' usual isolation level, each statement sees what is committed at its time
+    A read is not a transaction: at Postgres' usual isolation level, each statement sees what is committed at its time
     either way, and a transaction costs two more round trips, to begin and to end it.
     """
 

@@ -33,7 +33,9 @@ def build(table: str, columns: Sequence[str], where: str = "") -> None:
 
 
 def build_partial(name: str, table: str, columns: Sequence[str], where: str, include: Sequence[str] = ()) -> None:
-    """Builds an index on the rows of a plain table that meet a condition; `include` is what else it holds of them."""
+    """Builds an index on the rows of a plain table that meet a condition; `include` are further columns that the
+    index stores.
+    """
     also = f" INCLUDE ({', '.join(include)})" if include else ""
     with _patient() as connection:
         connection.execute(sa.text(f"DROP INDEX CONCURRENTLY IF EXISTS {name}"))

@@ -68,7 +68,7 @@ COUNTED = 1_000
 """Totals are exact up to this number."""
 
 SEARCHED = 5_000
-"""Most rows that one page reads to test conditions that no index serves."""
+"""Maximum number of rows that one page reads to test conditions that no index serves."""
 
 Test = Callable[[Any], ColumnElement[bool]]
 """A condition on columns, which are attributes of the argument."""
@@ -212,7 +212,9 @@ class Lists:
         return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
 
     async def within(self, connection: AsyncConnection, chosen: Chosen, sight: Sight) -> Chosen:
-        """Only rows of pools in sight. An index serves one pool; rows of several are tested."""
+        """Narrows a query to rows of pools that the caller may see. An index serves one pool; rows of several are
+        tested.
+        """
         if sight is None:
             return chosen
         query, also = chosen
@@ -283,7 +285,7 @@ def equals(name: str, value: Any) -> Test:
 
 
 def between(query: "Select[Any]", column: "ColumnElement[Any]", start: datetime | None, end: datetime | None) -> "Select[Any]":
-    """Only rows of [start, end)."""
+    """Narrows a query to rows in [start, end)."""
     if start is not None:
         query = query.where(column >= start)
     if end is not None:

@@ -79,5 +79,5 @@ def conditions_of(row: Any) -> list[PoolCondition]:
 
 
 def share(part: Any, whole: Any) -> float | None:
-    """`part` of `whole` from 0 to 1; None when there is no whole."""
+    """`part` divided by `whole`, from 0 to 1; None when `whole` is 0."""
     return float(part) / float(whole) if whole else None

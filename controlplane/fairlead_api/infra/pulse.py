@@ -27,7 +27,7 @@ If the database is away, connecting ends sooner; a busy machine must not look li
 """
 
 RECONNECT_SECONDS = 1.8
-"""Longest time to connect for the connection that asks, once the database has answered."""
+"""Maximum seconds to connect for the connection that checks the database, once it has answered."""
 
 ASK_SECONDS = 0.25
 """Pause between two questions whether the database answers."""

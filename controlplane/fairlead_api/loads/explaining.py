@@ -57,7 +57,7 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of one instance's stretch besides its load."""
+    """What is known about an instance in the stretch besides its load."""
 
     senders: Senders
     arrived: Moved
@@ -213,7 +213,8 @@ FEW_RECORDED = 5
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
 """The SLO's name for each metric that it limits: these show whether an instance, or the pool, is short of capacity."""
 SHORTLY = timedelta(minutes=1)
-"""A change so long before a stretch, or as long before it as the stretch lasts, may be its cause."""
+"""A change at most this many seconds before a stretch, or within the stretch's own length before it, may be its cause.
+"""
 
 
 def causes(found: LoadExplanation) -> list[str]:
@@ -261,7 +262,7 @@ def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator
             yield f"It alone was over {limit}."
     if judged and not over:
         limits = " and ".join(SLO_METRICS[one.metric] for one in judged)
-        yield f"It was within the {limits} {'limits' if len(judged) > 1 else 'limit'} all the same."
+        yield f"It was within the {limits} {'limits' if len(judged) > 1 else 'limit'} anyway."
 
 
 def _were(count: int) -> str:
@@ -320,7 +321,7 @@ def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterat
         yield f"It was sent {found.requests:,} requests, the median of the others {others:,.0f}."
     hits = figures["hit_rate"]
     if hits.mean is not None and hits.others is not None and hits.mean * MUCH < hits.others:
-        yield f"Its cache helped little: a prefix hit rate of {hits.mean * 100:.0f} % in the mean, {hits.others * 100:.0f} % elsewhere."
+        yield f"Its cache helped little: a mean prefix hit rate of {hits.mean * 100:.0f} %, {hits.others * 100:.0f} % elsewhere."
     kv = figures["kv_usage"]
     if found.metric != "kv_usage" and kv.maximum is not None and kv.limit is not None and kv.maximum > kv.limit:
         yield f"Its KV cache was {kv.maximum * 100:.0f} % full, so the engine may have preempted requests."

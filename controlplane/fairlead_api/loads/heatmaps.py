@@ -321,7 +321,7 @@ _ROLES = tuple(Role)
 
 
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
-    """By role and name; or by largest, newest or most painful values first, with rows without values last.
+    """Keyed by role and name; or by largest, newest or most painful values first, with rows without values last.
 
     Pain is how far values are over the limit, and for how long. The mean decides between rows with equal pain, and for
     metrics without a limit. For a metric whose low values hurt, the lowest mean is first.

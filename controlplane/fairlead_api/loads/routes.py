@@ -104,8 +104,8 @@ def load_routes(guard: Guard, heatmaps: HeatmapReading, explaining: LoadExplaini
         start: Annotated[str, Query(alias="from")] = "now-5m",
         end: Annotated[str, Query(alias="to")] = "now",
     ) -> Response:
-        """Why an instance was loaded as it was, at most over a day: its figures beside the others', who sent, what came
-        and went, what changed.
+        """Explains an instance's load over at most a day: its figures beside the others', its top senders, the sessions
+        that arrived and left, and what changed.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return answer(await explaining.explain(pool, instance, metric, start, end, clock()))

@@ -66,7 +66,7 @@ async def _save(
 
 
 AT_ONCE = 500
-"""The most minutes, over all pools, that one transaction computes."""
+"""Maximum number of minutes, over all pools, that one transaction computes."""
 COLUMNS = ("migrations", "reroutes", "compared", "seconds_won")
 _WON = "m.predicted_source_ttft_seconds - m.actual_ttft_seconds"
 
@@ -150,10 +150,10 @@ def computing(minutes: Iterable[tuple[int, datetime]]) -> Iterator[tuple[TextCla
 AnyMove = TypeVar("AnyMove", bound=Move)
 
 MATRIX_ROWS = 2 * SEARCHED
-"""Most moves that one matrix reads, the newest of its range."""
+"""Maximum number of moves that one matrix reads, the newest of its range."""
 
 FLOWS = 2500
-"""Most pairs of instances that one matrix names."""
+"""Maximum number of pairs of instances that one matrix names."""
 
 _TRIGGERS = frozenset(BindingReason)
 

@@ -96,7 +96,7 @@ class Applying:
                 await self.closed(other, now)
 
     async def conflict(self, stored: StoredPlan, found: ClusterObject, *, undone: bool = False) -> PlanConflict | None:
-        """What the plan, or its undoing, was to change, and what changed meanwhile; None for a plan of a release that
+        """What the plan or its undo plan was to change, and what changed meanwhile; None for a plan of a release that
         did not store both.
         """
         if stored.seen is None:

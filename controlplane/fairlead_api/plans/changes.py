@@ -157,7 +157,7 @@ def section_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecQuestion:
-    """What would another spec of the pool do?"""
+    """Asks for the effect of another spec of the pool."""
 
     after: PoolSpec
 

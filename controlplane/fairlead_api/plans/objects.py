@@ -14,7 +14,7 @@ from fairlead_api.plans.rollouts import StoredRevision
 
 class TargetKind(StrEnum):
     """The kind of object that a plan may change, by its Kubernetes name; `Engine` is a pool's that runs already, and
-    `Engines` the list of them. A `Session` is no object of Kubernetes: its home is changed.
+    `Engines` the list of them. A `Session` is not an object of Kubernetes: its home is changed.
     """
 
     POOL = "InferencePool"
@@ -103,7 +103,7 @@ class ClusterObject:
     changed_at: datetime | None = None
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
-        """What plans may change of it."""
+        """The part of the object that plans may change."""
         return self.annotations if kind.is_instance else self.spec
 
 

@@ -167,7 +167,7 @@ class Plans:
         if stored.is_of_existence:
             return await self._previews.of_deletion(pool, plan.kind, found, caller, now, undo_of=plan.undo_of)
         if replaces_what_others_wrote(found.part(stored.object.kind), stored.change, stored.inverse):
-            raise Conflict("plan-stale", f"plan {plan.id} replaces a list of {stored.object} that somebody else changed; plan it anew")
+            raise Conflict("plan-stale", f"plan {plan.id} replaces a list of {stored.object} that somebody else changed; make a new plan")
         change = Change(target=stored.object, found=found, patch=stored.change)
         return await self._previews.of_change(pool, plan.kind, change, caller, now, undo_of=plan.undo_of)
 

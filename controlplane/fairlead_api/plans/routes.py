@@ -119,7 +119,7 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["pools"])
 
     async def get_rollout(namespace: str, name: str) -> Ask:
-        """How far the present template has come, and what going back to each revision would change."""
+        """The progress of the present template, and what rolling back to each revision would change."""
         pool = PoolKey(namespace=namespace, name=name)
 
         async def ask(sight: Sight) -> Rollout:

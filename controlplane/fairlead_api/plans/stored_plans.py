@@ -26,8 +26,8 @@ class SpecChange:
 
 
 def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plan keeps of the object that it is made for: all that plans may change of it; of an instance, whose other
-    annotations are the operator's, what this plan changes.
+    """What a plan stores of its object: everything that plans may change; for an instance, whose other annotations
+    belong to the operator, only what this plan changes.
     """
     return {name: value for name, value in part.items() if not target.kind.is_instance or name in change}
 
@@ -95,8 +95,8 @@ class PlanStore(Protocol):
         """The stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
-        """Notes who begins to apply a plan; False if it is not open any more, its time is over, or somebody else has
-        begun less than `settling` ago.
+        """Notes who begins to apply a plan; False if the plan is no longer open, has expired, or somebody else began
+        to apply it less than `settling` ago.
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:

@@ -56,9 +56,9 @@ class RouterView:
     acknowledged: int | None
     in_flight: Mapping[str, int]
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """Of these, the requests queued in the router."""
+    """Those of them that are queued in the router."""
     use: PoolUseView | None = None
-    """None: it does not tell, or has no table of the pool yet."""
+    """None: it does not report it, or has no table of the pool yet."""
     troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 
@@ -81,7 +81,7 @@ class Traffic:
     slo_attainment: float | None = None
     requests_per_second: float = 0.0
     behind_seconds: float = 0.0
-    """How far the rollups lag; if they do, nothing else is known."""
+    """Seconds by which the rollups lag; if they do, nothing else is known."""
 
 
 def facts_of(state: PoolState) -> MirroredFacts | None:

@@ -87,7 +87,7 @@ def pool_routes(
     history: PostgresPoolHistory,
     clock: Callable[[], datetime],
 ) -> APIRouter:
-    """Everything under /v1/pools that only reads."""
+    """Routes under /v1/pools that only read."""
     routes = APIRouter(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -182,7 +182,7 @@ def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPred
 
     @routes.get(internal_paths.UNHEARD_POOLS)
     async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
-        """The pools of which no state came for so long: an operator whose cluster has one no more tells that."""
+        """Lists pools without a state report for this many seconds; an operator reports which of them are gone."""
         return UnheardPools(pools=await pools.unheard_pools(clock() - timedelta(seconds=seconds)))
 
     @routes.post(internal_paths.PREDICTOR_MODELS, status_code=204, openapi_extra=described(TrainedModel))

@@ -64,8 +64,8 @@ pool_revisions = Table(
     Column("resource_version", BigInteger, nullable=True),
     text_column("manager", null=True),
 )
-"""`resource_version` is the object's when the revision was seen first, None where it is no number; `manager` the field
-manager, which `actor` is too unless more is known.
+"""`resource_version` is the object's when the revision was seen first, None where it is not a number; `manager` the
+field manager, which `actor` is too unless more is known.
 """
 
 pool_events = Table(

@@ -1,4 +1,5 @@
 """Refused requests by cause, and the remedy for each cause.
 
-It must not count a request under two causes. The danger here: counts from samples next to counts from rollups.
+Routers refuse requests and choose the status (`fairlead.routing.admission.refusals`); this package counts what they
+report. It must not count a request under two causes. The danger here: counts from samples next to counts from rollups.
 """

@@ -24,7 +24,7 @@ def rejection_routes(guard: Guard, reader: PostgresRejections, clock: Callable[[
     async def get_rejections(pool: str | None = None, priority_class: str | None = None, start: From = None, end: To = None) -> Ask:
         """Refusals by cause and priority class, with 60-bucket sparklines and the newest samples.
 
-        Of the last hour unless asked otherwise.
+        Covers the last hour by default.
         """
         now = clock()
         begun, ended = parse_range(start or "now-1h", end or "now", now)

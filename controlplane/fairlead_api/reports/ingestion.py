@@ -18,7 +18,7 @@ from fairlead_api.infra.times import check_time
 from fairlead_api.reports.plausibility import CLOCK_TOLERANCE_SECONDS, MAX_NAME, Ages, clock_error, plausible
 
 MOST_REPORTS = 5_000
-"""Most reports in one post."""
+"""Maximum number of reports in one post."""
 
 _DAY = 86_400
 

@@ -26,7 +26,7 @@ MAX_STATUS = 599
 """Highest HTTP status."""
 MAX_NUMBER = 1e12
 MAX_ITEMS = 1024
-"""Most candidates of a decision, or latencies of a second."""
+"""Maximum number of candidates of a decision, or latencies of a second."""
 CLOCK_TOLERANCE_SECONDS = 30.0
 """A router's clock may differ from the API's by this much, transmission included, before the API's is used instead."""
 LONGEST_HOST = 253

@@ -16,7 +16,7 @@ from fairlead.scaling.signals import ENOUGH_FINISHED, DecodeStep, PoolSignals, R
 
 WINDOW_SECONDS = 30
 LAG_SECONDS = 2
-"""A second is over, collected and sent within this time."""
+"""Seconds within which the samples of a finished second are collected and sent."""
 
 _ENOUGH_BUCKETS = 6
 """Fewest buckets of 10 s in which a decode step was measured."""
@@ -64,14 +64,14 @@ class Prompts:
 class InstanceMeasures:
     """One instance in the window, over all routers.
 
-    `untold` counts samples of routers that do not tell what is needed here. `newest` is the Unix time of its newest
-    sample. `pending_mean` and `pending` are uncached prompt tokens, on average and at last; `running_mean` is
+    `unreported` counts samples of routers that do not report what is needed here. `newest` is the Unix time of its
+    newest sample. `pending_mean` and `pending` are uncached prompt tokens, on average and at last; `running_mean` is
     the mean number of running requests.
     """
 
     instance: str
     newest: float
-    untold: int
+    unreported: int
     pending_mean: float
     pending: int
     running_mean: float
@@ -100,7 +100,7 @@ class StepSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMeasures:
-    """Everything measured of one pool at once."""
+    """Everything measured about one pool, read at once."""
 
     instances: tuple[InstanceMeasures, ...]
     steps: tuple[StepSums, ...]
@@ -123,7 +123,7 @@ class PresentInstance:
 
 def pool_signals(measured: PoolMeasures, present: Sequence[PresentInstance], facts: TableFacts, now: float) -> PoolSignals | None:
     """The signals of each role that has instances; None if routers do not report enough to know the demand."""
-    if not measured.instances or any(instance.untold for instance in measured.instances):
+    if not measured.instances or any(instance.unreported for instance in measured.instances):
         return None
     roles = [role for role in Role if any(instance.role is role for instance in present)]
     return PoolSignals(

@@ -40,7 +40,7 @@ _IN_WINDOW = "pool_id = :pool AND second >= :start AND second < :end"
 # row of each side, joins in nested loops, and reads all samples again for every instance of every router.
 MEASURES = text(f"""
 WITH by_router AS (
-  SELECT instance, rank, router, max(second) AS newest, count(*) FILTER (WHERE prefilling_seconds IS NULL) AS untold,
+  SELECT instance, rank, router, max(second) AS newest, count(*) FILTER (WHERE prefilling_seconds IS NULL) AS unreported,
     avg(pending_prefill_tokens) AS pending_mean, avg(running) AS running_mean,
     (array_agg(pending_prefill_tokens ORDER BY second DESC, sent_at DESC))[1] AS pending,
     sum(completed) AS completed, sum(prompt_tokens) AS prompt_tokens, sum(hit_tokens) AS hit_tokens,
@@ -51,7 +51,7 @@ WITH by_router AS (
     sum((SELECT sum(CAST(v AS float8)) FROM unnest(tpot_seconds) AS v)) AS tpot_sum, sum(cardinality(tpot_seconds)) AS tpots
   FROM load_samples WHERE {_IN_WINDOW} GROUP BY instance, rank, router
 ), measured AS (
-  SELECT instance, extract(epoch FROM max(newest)) AS newest, sum(untold) AS untold,
+  SELECT instance, extract(epoch FROM max(newest)) AS newest, sum(unreported) AS unreported,
     sum(pending_mean) AS pending_mean, sum(pending) AS pending, sum(running_mean) AS running_mean,
     sum(prefilled_tokens) AS prefilled_tokens, sum(prefilling_seconds) / greatest(1, count(DISTINCT rank)) AS prefilling_seconds,
     sum(tpot_sum) / nullif(sum(tpots), 0) AS tpot_mean,

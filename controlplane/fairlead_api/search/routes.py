@@ -24,7 +24,7 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> APIRouter:
     async def search(
         caller: Annotated[Caller, Depends(viewer)],
         q: Annotated[str, Query(max_length=200, description="Any part of a name or id.")] = "",
-        limit: Annotated[int, Query(ge=1, le=50, description="Most hits of each kind.")] = 8,
+        limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of hits of each kind.")] = 8,
     ) -> Any:
         """Pools, instances, sessions, requests, plans and audit entries with this part in their name or id.
 

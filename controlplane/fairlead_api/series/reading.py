@@ -80,10 +80,10 @@ class SeriesStore(Protocol):
         """Step, number of moves, and the seconds that they won; `table` is `migrations` or `reroutes`."""
 
     async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """By role, how many instances served and since when: a value at `since`, and the changes after it."""
+        """Keyed by role, how many instances served and since when: a value at `since`, and the changes after it."""
 
     async def wanted(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """By role, how many were wanted and since when: the value in force at `since`, and later changes."""
+        """Keyed by role, how many were wanted and since when: the value in force at `since`, and later changes."""
 
     async def goals(self, pool: PoolKey, kind: str, since: datetime) -> Changes:
         """A column of the versions of the SLO in force at `since` or later, with the start of each."""

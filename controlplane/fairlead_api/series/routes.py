@@ -36,7 +36,7 @@ class FigureReading:
         return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
 
     async def instance_figures(self, subject: Subject, start: str, end: str, now: datetime) -> InstanceFigures:
-        """Those of an instance. Raises InvalidInput naming the query field, NotFound."""
+        """The figures of an instance. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 
@@ -120,13 +120,13 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_INSTANCE}/series", Series, viewer, get_instance_series, SeriesValue, series_values)
 
     async def get_fleet_figures(start: From = "now-1h", end: To = "now") -> Ask:
-        """What became of the requests of a range, of all pools together that the caller may see."""
+        """The outcomes of the requests of a range, for all pools together that the caller may see."""
         return lambda sight: figures.figures(Subject(sight=sight), start, end, clock())
 
     document(routes, "/figures", RangeFigures, anywhere, get_fleet_figures, RangeFigures, lambda found: [found])
 
     async def get_pool_figures(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """What became of the requests of a range, of a pool."""
+        """The outcomes of the requests of a range, for one pool."""
         return lambda sight: figures.figures(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/figures", RangeFigures, viewer, get_pool_figures, RangeFigures, lambda found: [found])
@@ -151,7 +151,7 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, "/annotations", Annotations, anywhere, get_fleet_annotations, Annotation, lambda found: found.items)
 
     async def get_pool_annotations(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """What happened to a pool."""
+        """Events of a pool for its charts, with their times."""
         return lambda sight: reading.annotations(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/annotations", Annotations, viewer, get_pool_annotations, Annotation, lambda found: found.items)

@@ -99,7 +99,7 @@ class PoolAtPresent:
     fit: EngineFit | None = None
     """The engine fitted to its requests."""
     capability: EngineCapability = NOTHING_KNOWN
-    """What its instances were seen to do."""
+    """The measured capability of the pool's instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +284,9 @@ class SimulationStore(Protocol):
 
 
 class Simulations:
-    """For people who operate pools; roles are settled before these are called. `enabled`: some process simulates."""
+    """Simulations of pools; callers' roles are checked before these methods are called. `enabled`: some process
+    simulates.
+    """
 
     def __init__(
         self, store: SimulationStore, plans: Plans, policies: PolicyCatalogue, new_id: Callable[[], str], *, enabled: bool
@@ -343,7 +345,7 @@ class Simulations:
 
 
 def most_requests(runs: int) -> int:
-    """The most requests of each run of a simulation that has `runs` of them."""
+    """Maximum number of requests per run of a simulation with `runs` runs."""
     return min(MOST_REQUESTS, MOST_SIMULATED // runs)
 
 

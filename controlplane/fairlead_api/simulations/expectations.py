@@ -27,7 +27,7 @@ from fairlead_client.simulation_jobs import JobRun, PoolChange, SimulatedTarget
 
 WINDOW = timedelta(hours=1)
 MOST = 20_000
-"""The most requests of the window that are simulated: its newest."""
+"""Maximum number of requests of the window that are simulated: the newest."""
 LEAST = 200
 LEAST_SECONDS = 120.0
 MOST_WAITING = 20

@@ -12,7 +12,7 @@ from fairlead_client.simulation_jobs import PARTS, PartFigures, RunFigures
 WITHIN = 0.25
 """What a figure may differ by, as a share of it, and still be relied on."""
 FEW_SESSIONS = 3.0
-"""Counts of sessions that differ by no more are alike."""
+"""Counts of sessions that differ by at most this many count as equal."""
 SURE_SESSIONS = 87.0
 """Two counts of this mean are within a quarter of it in nine of ten cases, where each varies by its root."""
 _STUDENT = 2.13
@@ -63,7 +63,7 @@ class _Found:
 
 
 def figures_of(found: Trialled) -> list[ExpectedFigure]:
-    """What is expected without and with the change: means over the seeds.
+    """The expected figures without and with the change: means over the seeds.
 
     A figure is not known where the simulated pool as it is differs by more than a quarter from what was recorded of
     the real one; where the seeds differ so on it, or the pool at another rate of requests; where the parts of the
@@ -101,7 +101,8 @@ def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str |
 
 
 def sampling_error(run: RunFigures) -> float:
-    """By how much the share in time of equally many other requests may be lower: one of twenty is lower still.
+    """The sampling error of the share in time: as many other requests would have a share lower by more than this in one
+    of twenty cases.
 
     Batch means, as `_by_part`, by time or by session, whichever gives the larger error.
     """
@@ -125,7 +126,7 @@ def _by_chance(found: _Found) -> str | None:
     if not alike(low, high, found.least):
         return f"chance decides: one seed gives {found.words(low)}, another {found.words(high)}"
     if found.quantity is Quantity.SESSIONS_MOVED and FEW_SESSIONS < expected < SURE_SESSIONS:
-        return f"chance decides how many of so few move: about {expected:.0f}"
+        return f"too few sessions move (about {expected:.0f}) to predict how many"
     return None
 
 
@@ -148,7 +149,7 @@ def _by_part(found: _Found, expected: float) -> str | None:
         error = stdev(parts) / sqrt(PARTS)
         if _STUDENT * sqrt(2) * error > max(found.least, WITHIN * expected):
             low, high = found.words(min(parts)), found.words(max(parts))
-            return f"what comes decides: one fifth of {of_what} gives {low}, another {high}"
+            return f"the traffic decides: one fifth of {of_what} gives {low}, another {high}"
     return None
 
 

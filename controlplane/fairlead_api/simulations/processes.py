@@ -26,7 +26,9 @@ LOOK_SECONDS = 1.0
 MOST_SECONDS = 600.0
 """A simulation that takes longer fails."""
 NICENESS = 5
-"""A third of the processor time of what serves: it yields, and still ends on a machine that is never idle."""
+"""Niceness that leaves simulations a third of a serving process's CPU time: they yield, and still finish on a machine
+that is never idle.
+"""
 _STARTS = 2
 _LONGEST_LINE = 1 << 20
 
@@ -34,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class SimulationFailed(Exception):
-    """It cannot be simulated; `str(error)` is one line fit for a user."""
+    """The simulation is not possible; `str(error)` is one line for the user."""
 
 
 class Simulating:

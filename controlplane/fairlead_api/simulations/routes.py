@@ -46,7 +46,7 @@ from fairlead_process.json_documents import decode_json
 
 
 class EngineFits:
-    """For people who operate pools; roles are settled before these are called."""
+    """Engine fits of pools; callers' roles are checked before these methods are called."""
 
     def __init__(self, store: PostgresEngineFits) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class EngineFits:
 
 
 MOST_BYTES = 32 * 1024 * 1024
-"""The most bytes of a request, its trace included."""
+"""Maximum number of bytes of a request, its trace included."""
 _PATH = "/pools/{namespace}/{name}/simulations"
 _document = msgspec.json.Decoder()
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (SimulationRequest, SimulatedPolicy, TraceRequest)}
@@ -113,7 +113,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
     async def create_plan_of_simulation(
         namespace: str, name: str, simulation_id: str, body: SimulationPlanRequest, request: Request, caller: Operator
     ) -> Any:
-        """Previews the pool under a policy of a done simulation, the winner unless told otherwise. Changes nothing."""
+        """Previews the pool under a policy of a finished simulation, by default the winner. Changes nothing."""
         pool = PoolKey(namespace=namespace, name=name)
         await guard.require(request, caller, PlanKind.POLICY.facts.role, str(pool))
         return answer(await simulations.plan(pool, simulation_id, body, caller, clock()), 201)
@@ -169,7 +169,9 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
 
     @routes.get(f"{_POOL}/engine", response_model=PoolEngine)
     async def get_engine(namespace: str, name: str, caller: Viewer) -> Any:
-        """By which engine what-if and plans simulate the pool: one fitted to its requests, or an estimated preset."""
+        """The engine model with which what-if and plans simulate the pool: fitted to its requests, or an estimated
+        preset.
+        """
         return answer(await engine_fits.engine(PoolKey(namespace=namespace, name=name)))
 
     @routes.put(f"{_POOL}/engine", response_model=PoolEngine, dependencies=[Depends(known_fields(EngineFit))])
@@ -200,7 +202,7 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
 
 
 def expectations_of(infra: Infra) -> Expectations:
-    """What simulates the effect of plans."""
+    """The service that simulates the effects of plans."""
     new_id = partial(secrets.token_hex, 8)
     return Expectations(PostgresSizings(infra.control), PostgresEvidence(infra.reads), new_id, enabled=infra.simulates)
 

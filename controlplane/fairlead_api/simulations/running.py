@@ -77,13 +77,13 @@ class Traffic:
     weight: float
     notes: list[str]
     begun_at: datetime | None = None
-    """When the first of them was recorded."""
+    """When the first of the requests was recorded."""
     unanswered: list[bool] = field(default_factory=list)
-    """Which of them no engine worked on, such as refused ones; empty for an uploaded trace."""
+    """For each request whether it has no recorded answer, as refused ones; empty for an uploaded trace."""
 
     @property
     def second_half(self) -> tuple[datetime, datetime] | None:
-        """When the later half of them was recorded."""
+        """When the later half of the requests was recorded."""
         if self.begun_at is None or not self.requests:
             return None
         half, last = (
@@ -115,9 +115,10 @@ class Traffic:
         weight = sum(1 / row.sample_rate for row in rows) / len(rows) if rows else 1.0
         notes = []
         if len(known) < len(rows):
-            notes.append(f"{len(rows) - len(known)} requests had no answer, as refused ones; theirs is taken to be {mean} tokens long.")
+            why = "Requests without a recorded answer, such as refused ones"
+            notes.append(f"{why}: {len(rows) - len(known)}. Each is simulated with the mean length, {mean} tokens.")
         if weight > 1.001:
-            notes.append(f"Of all sessions, 1 in {weight:.3g} was recorded: their requests come so many times as fast.")
+            notes.append(f"1 in {weight:.3g} sessions was recorded; their requests are replayed {weight:.3g} times as fast.")
         return Traffic(
             requests=requests, weight=weight, notes=notes, begun_at=begin, unanswered=[row.output_tokens is None for row in rows]
         )

@@ -22,16 +22,16 @@ from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures, Simu
 MOST_TRIED = 64
 """The largest number of instances that is tried: simulating many takes long."""
 MOST_SIZED = 5_000
-"""The most requests of the window, its newest, that are simulated for advice: about thirty times. More for a pool that
-gets this many in less time than a simulation needs.
+"""Maximum number of requests of the window, the newest, that are simulated for advice: about thirty times. More for a
+pool that gets this many in less time than a simulation needs.
 """
 AS_IT_IS = PoolChange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is looked for: how many instances of a role, which has `present` now and may have `most`, serve a pool's
-    recorded requests in time. `estimate` is the number by rates and means; `held` the one offered before.
+    """The question: how many instances of a role, which has `present` now and may have `most`, serve a pool's
+    recorded requests in time? `estimate` is the number by rates and means; `held` the number offered before.
     """
 
     role: Role
@@ -48,7 +48,7 @@ class Asked:
     prefill_tokens_per_second: float | None = None
     """What an instance was seen to compute; None = unknown."""
     requests: int = MOST_SIZED
-    """The newest that are simulated."""
+    """Maximum number of the newest requests that are simulated."""
 
     @property
     def allowed(self) -> int:
@@ -56,14 +56,14 @@ class Asked:
         return min(self.most, max(MOST_TRIED, self.present), MOST_INSTANCES)
 
     def scaled(self, replicas: int) -> PoolChange:
-        """The change to so many instances, which serve at once: whether they are enough does not depend on how long
-        they take to start.
+        """The change to this number of instances, which serve at once: whether they suffice does not depend on
+        their start time.
         """
         return PoolChange(role=self.role, replicas=replicas)
 
 
 def first_runs(asked: Asked) -> list[JobRun]:
-    """As it is, under each seed, and numbers far apart."""
+    """The first runs: the pool as it is, under each seed, and numbers of instances far apart."""
     runs = [(AS_IT_IS, seed, 1.0) for seed in SEEDS]
     numbers = first_numbers(asked.present, asked.estimate, asked.allowed)
     return _numbered(asked, 0, [*runs, *((asked.scaled(number), SEEDS[0], 1.0) for number in numbers)])
@@ -104,7 +104,7 @@ def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tu
 def simulated(
     asked: Asked, simulation: str, runs: Sequence[JobRun], found: Trialled, reach: Reach, requests: int, seconds: float
 ) -> Simulated:
-    """What all runs say."""
+    """The results of all runs."""
     as_it_is = [one for run, one in zip(runs, found.figures, strict=True) if run.change == AS_IT_IS]
     changes = {repr(one.change): one.change for one in runs if one.change not in (None, AS_IT_IS)}
     tried = [one for change in changes.values() if change is not None and (one := _tried(change, runs, found, reach)) is not None]

@@ -114,7 +114,7 @@ class SloReading:
         )
 
     async def burn(self, pool: PoolKey, now: datetime) -> SloBurn:
-        """How fast the error budget is used up, by class, over those of several windows that are kept whole."""
+        """How fast the error budget is used up, by class, over each window for which all records are kept."""
         goal = await self._store.goal(pool)
         percentiles = await self._store.percentiles(pool)
         windows = []

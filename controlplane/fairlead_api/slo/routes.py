@@ -22,7 +22,7 @@ Class = Annotated[str | None, Query(max_length=63)]
 
 
 def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: Callable[[], datetime]) -> APIRouter:
-    """Everything under /v1/pools/{namespace}/{name}/slo."""
+    """Routes under /v1/pools/{namespace}/{name}/slo."""
     routes = APIRouter(prefix="/v1/pools/{namespace}/{name}", tags=["slo"])
     viewer = guard.needs(AccessRole.VIEWER)
 

@@ -111,7 +111,7 @@ class Live:
                 feed.changed.set()
 
     def check(self, topics: list[str], pool: str | None) -> None:
-        """Raises InvalidInput."""
+        """Checks that topics and pool can be followed. Raises InvalidInput."""
         if pool is not None and (pool.count("/") != 1 or not all(pool.split("/"))):
             raise InvalidInput("pool", pool, "write namespace/name")
         for topic in topics:

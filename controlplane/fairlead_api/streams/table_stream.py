@@ -2,7 +2,7 @@
 
 Each line is encoded once. A reader that does not keep up is cut off, and no backlog is kept for it: it reconnects
 and gets a snapshot, which is smaller than its backlog. Lines may repeat or come late around a snapshot; versions
-tell readers which to keep.
+show readers which to keep.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class StreamStore(Protocol):
         """The newest table of every living pool, with what is known of its engines."""
 
     async def table(self, pool: PoolKey) -> TableLine:
-        """The same of one pool. Raises NotFound."""
+        """The newest table of one pool. Raises NotFound."""
 
     async def gateway_keys(self) -> list[GatewayKeyFacts]:
         """All gateway keys that are not revoked."""
@@ -64,7 +64,9 @@ class StreamStore(Protocol):
         """Pools that were deleted and not made again."""
 
     async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
-        """By pool and router: what a live router shares with the others about the pool, and how many seconds ago."""
+        """Keyed by pool and router: what a live router shares with the others about the pool, and how many seconds
+        ago.
+        """
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
         """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""
@@ -140,7 +142,7 @@ class TableStream:
                 await self.tell_others()
 
     async def tell_others(self) -> None:
-        """Tells every subscriber that shares a pool's work what the others share of it."""
+        """Sends every subscriber that shares a pool's work the load reports of the others."""
         if not self._subscribers:
             return
         for pool, shares in (await self._store.shares()).items():

@@ -59,7 +59,7 @@ class Upkeep:
         self._close_plans = close_plans
 
     async def roll_up(self, now: datetime) -> None:
-        """All buckets that are due, a few at a time."""
+        """Roll up all buckets that are due, a few at a time."""
 
         async def work() -> None:
             while await self._rollups.roll_up(now) > 0:

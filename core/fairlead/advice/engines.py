@@ -24,7 +24,7 @@ from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.rejections import RejectionReason
 
 AGAIN = 2
-"""Losses of one instance within an hour that are no accident."""
+"""This many losses of one instance within an hour are not a coincidence."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:

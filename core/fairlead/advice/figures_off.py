@@ -9,7 +9,7 @@ from fairlead.reports.engines import Quantity
 from fairlead.reports.figures_off import is_off
 
 LASTING_SECONDS = 180.0
-"""For how long a figure must have been off."""
+"""Seconds for which a figure must have been wrong."""
 
 _FIELDS: dict[str, str] = {
     Quantity.TEXT: "spec.engine.bytesPerToken",

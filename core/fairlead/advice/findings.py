@@ -15,7 +15,7 @@ class Level(StrEnum):
     WARN = "warn"
     """The objectives are met, or other pools' are; this will cost them, or costs users something already."""
     NOTE = "note"
-    """Nobody is harmed: what is there is not needed."""
+    """No request is harmed: something exists that is not needed."""
 
 
 class HarmUnit(StrEnum):

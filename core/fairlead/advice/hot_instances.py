@@ -9,7 +9,7 @@ from fairlead.instances import Role
 from fairlead.scaling.signals import ENOUGH_FINISHED
 
 MOST = 3
-"""Findings of a pool: what is hot in many places is not a matter of one instance."""
+"""Maximum number of such findings per pool: if more instances are hot, the cause is not a single instance."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:

@@ -57,5 +57,5 @@ def _where(pool: PoolSituation, late: int, late_of: Callable[[Served], int]) -> 
     part, fair = late_of(worst.served) / late, 1 / len(pool.instances)
     if len(pool.instances) == 1:
         return f"all of them on {worst.id}, its only instance"
-    spread = "" if part > 2 * fair else ", so it is no single instance"
+    spread = "" if part > 2 * fair else ", so it is not a single instance"
     return f"{wording.share(part)} of the late ones were on {worst.id}{spread}"

@@ -57,7 +57,7 @@ def _expired(pool: PoolSituation, usual: _Why) -> _Why:
     if pool.early_rejection.mode != "Disabled":
         return usual
     remedy = Remedy(kind="early-rejection", words="early rejection", fields={"mode": "Load"})
-    return _Why(words=f"{usual.words}; early rejection would tell them at once", remedy=remedy)
+    return _Why(words=f"{usual.words}; early rejection would answer them at once", remedy=remedy)
 
 
 def _failed(pool: PoolSituation, usual: _Why) -> _Why:

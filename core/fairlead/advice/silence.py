@@ -9,7 +9,9 @@ from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Har
 from fairlead.advice.situations import PoolSituation
 
 OPERATOR_SECONDS = 60.0
-"""The operator tells every pool's state at least every ten seconds; after this many seconds it is away."""
+"""The operator reports every pool's state at least every ten seconds; after this many seconds without one it counts
+as away.
+"""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:

@@ -113,8 +113,8 @@ class SeenRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
-    """Session moves of `seconds`: those whose outcome is known, of these the ones that did not come sooner than
-    staying was predicted to, and the sum of what was gained (negative: lost).
+    """Session moves of the last `seconds`: how many outcomes are known, how many of these were not faster than
+    staying was predicted to be, and the sum of seconds gained (negative: lost).
     """
 
     seconds: float = 3600.0
@@ -130,12 +130,12 @@ class SeenCondition:
     reason: str
     message: str
     age_seconds: float | None = None
-    """Since its status changed."""
+    """Seconds since the condition's status changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdvice:
-    """The newest recommendation of a controller for a role, and what became of it."""
+    """The newest recommendation of a controller for a role, and its outcome."""
 
     controller: str
     role: Role
@@ -249,7 +249,9 @@ class PoolSituation:
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0
-    """How far the roll-ups lag where that is too far to judge by: what was served and refused is then left out."""
+    """Seconds by which the roll-ups lag, if that is too long to judge by them: served and refused requests are then
+    left out.
+    """
 
     @property
     def served(self) -> Served:
@@ -266,7 +268,7 @@ class PoolSituation:
         return requests / self.window_seconds
 
     def exceeds(self, missed: float, of: float) -> bool:
-        """Whether so many of these requests are more than may miss the objectives."""
+        """Whether this number of the requests is more than may miss the objectives."""
         return of > 0 and missed / of > self.allowed + 1e-9
 
     @property

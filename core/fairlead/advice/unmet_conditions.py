@@ -10,13 +10,13 @@ SETTLED_SECONDS = 30.0
 """Routers take a new table within seconds; RingSynced that is False for less is only a change on its way."""
 
 _WARNINGS = {"Degraded": "True", "ScalingLimited": "True", "GatewayReady": "False", "RingSynced": "False"}
-"""By condition type, the status that is a finding. Ready is handled separately; the objectives and the API's and
+"""Keyed by condition type, the status that is a finding. Ready is handled separately; the objectives and the API's and
 operator's silence are findings of their own; the other conditions only describe progress.
 """
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for each."""
+    """One finding for each unmet condition."""
     ready = next((one for one in pool.conditions if one.type == "Ready"), None)
     if ready is not None and ready.status == "False":
         yield _not_ready(pool, ready)

@@ -45,7 +45,7 @@ class ActionFailureReason(StrEnum):
     ACTION_FAILED = "ActionFailed"
     CHILD_NOT_OURS = "ChildNotOurs"
     OPERATOR_FAULT = "OperatorFault"
-    """The operator itself broke in the pool's round, and in each that meets the same again."""
+    """The operator itself failed in the pool's round, and will in each round that meets the same situation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,7 +153,7 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 
 def scaling_limited(facts: PoolFacts) -> Condition:
-    """Whether bounds keep a role from the number that is wanted of it."""
+    """Whether bounds keep a role from its desired number."""
     kind = ConditionType.SCALING_LIMITED
     scaling = facts.scaling
     if scaling is None:

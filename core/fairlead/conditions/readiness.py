@@ -55,7 +55,7 @@ def progressing(facts: PoolFacts) -> Condition:
 
 
 _NAMED = 5
-"""Most instances that a message names; it counts the others."""
+"""Maximum number of instances that a message names; it counts the others."""
 
 
 def degraded(facts: PoolFacts) -> Condition:
@@ -80,7 +80,7 @@ def degraded(facts: PoolFacts) -> Condition:
         message = f"InferenceObjectives without effect: {'; '.join(facts.unused_objectives)}"
         return Condition(type=kind, status="True", reason="ObjectiveNotUsed", message=message)
     if facts.strangers:
-        message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is no instance; remove the label"
+        message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is not an instance; remove the label"
         return Condition(type=kind, status="True", reason="StrangePods", message=message)
     found = () if facts.observations is None else tuple(one for one in facts.observations.troubled_engines if one.trouble not in PASSING)
     if found:

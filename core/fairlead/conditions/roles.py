@@ -50,7 +50,7 @@ def scaling_words(role: DesiredRole, instances: tuple[ObservedInstance, ...]) ->
 
 
 def below_minimum(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
-    """That fewer than the minimum take requests and none is on the way, in words; None when that is not so."""
+    """A sentence if fewer instances than the minimum take requests and no more are starting; else None."""
     accepting = count(instances, *ACCEPTING)
     if role.replicas == 0 or accepting >= role.min_replicas or count(instances, InstanceState.PENDING, InstanceState.STARTING):
         return None

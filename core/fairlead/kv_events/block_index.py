@@ -30,7 +30,7 @@ _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attenti
 
 @dataclass(slots=True, kw_only=True)
 class IndexCounts:
-    """What the index did not take, and what it had to forget. All count blocks."""
+    """Blocks that the index did not accept, and blocks that it had to forget."""
 
     unknown_parent: int = 0
     """Stored after a block the index does not know: events were lost, or began before we listened."""
@@ -62,7 +62,7 @@ class BlockIndex:
         self._added: dict[int, list[Holding]] = {}
         """Request key → holdings in order of adding; only kept where `most_holders` asks for it."""
         self._cleared: list[Holding] = []
-        """What was cleared and is not swept; no source has their bits any more, so no prompt finds them."""
+        """Cleared blocks that are not swept yet; no source has their bits, so no prompt finds them."""
         self.slots_version = 0
         """Grows when a source takes or leaves a slot."""
         self._slots: dict[Source, int] = {}
@@ -161,7 +161,7 @@ class BlockIndex:
                 requests.add(request)
 
     def no_longer_expect(self, source: Source, keys: Sequence[int], request: str) -> None:
-        """What is still expected because of this request is not any more; unknown ones are ignored."""
+        """Stop expecting the blocks that are still expected because of this request; unknown requests are ignored."""
         cache = self._caches.get(source)
         if cache is None:
             return
@@ -182,7 +182,9 @@ class BlockIndex:
                     self._clear(cache, holding)
 
     def sweep(self, most_blocks: int) -> bool:
-        """Forget so many blocks of what was cleared; whether some are left. Every batch that is applied does a part."""
+        """Forget up to this many of the cleared blocks; return whether some are left. Every applied batch does a
+        part.
+        """
         while self._cleared and most_blocks > 0:
             holding = self._cleared[-1]
             keys = holding.keys

@@ -44,8 +44,8 @@ class EngineCaches:
     """The prefix caches of a pool's instances, by their own events. Instances here are targets (`fairlead.targets`):
     each data-parallel rank caches for itself.
 
-    `block_tokens` is the size of the engines' blocks, which the first instance that tells decides; one of another size
-    is not heard, since a prompt's blocks are divided one way.
+    `block_tokens` is the size of the engines' blocks, which the first instance that reports it decides; events of
+    another size are ignored, since a prompt's blocks are divided one way.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,8 @@ xxh3. The first block's parent is the hash of PYTHONHASHSEED's text, or random w
 nothing can be recomputed. Source: `v1/core/kv_cache_utils.py` and `utils/hashing.py` of vLLM 0.10 to 0.32; the vectors
 of the unit tests are a real engine's.
 
-An index needs none of this. It tells whether token ids, block size and adapter are understood as the engine does.
+An index needs none of this. It shows whether token ids, block size and adapter are understood as the engine understands
+them.
 """
 
 import hashlib
@@ -59,7 +60,7 @@ ALGORITHMS: dict[str, Callable[[object], bytes]] = {
     "xxhash_cbor": lambda value: xxh3_128_digest(_cbor(value)),
     "xxhash": lambda value: xxh3_128_digest(_pickled(value)),
 }
-"""By vLLM's names for `--prefix-caching-hash-algo`."""
+"""Hash algorithms, keyed by vLLM's names for `--prefix-caching-hash-algo`."""
 
 
 class HashForm(Enum):
@@ -106,9 +107,9 @@ class EngineHashing:
 def recognise(
     sequences: Sequence[Sequence[int]], block_size: int, seen: Collection[BlockHash], seeds: Sequence[str]
 ) -> EngineHashing | None:
-    """How the engine hashes whose events carry hashes `seen` for some of these token sequences; None if no way fits.
+    """How the engine hashes whose events carry hashes `seen` for some of these token sequences; None if no algorithm
 
-    64 bits do not agree by chance, so one hash that is found is proof.
+    fits. 64 bits do not agree by chance, so one matching hash is proof.
     """
     if any(isinstance(block_hash, bytes) for block_hash in seen):
         form = HashForm.DIGEST

@@ -26,7 +26,7 @@ class BlockStored(Protocol):
 
     @property
     def block_hashes(self) -> Sequence[BlockHash]:
-        """In the sequence's order."""
+        """The blocks' hashes, in the order of the sequence."""
 
     @property
     def parent_block_hash(self) -> BlockHash | None:

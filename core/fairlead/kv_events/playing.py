@@ -1,7 +1,7 @@
 """Plays a recording to an index, in the recorder's time. A request is looked up when it was sent.
 
-A batch counts from when the engine made it, since how late it arrived says nothing of the index. The engine's stamps
-tell, where they are a clock that goes with the recorder's; else its arrival counts.
+A batch counts from when the engine made it, since how late it arrived says nothing of the index. The engine's
+timestamps show it where they follow the recorder's clock; elsewhere its arrival counts.
 
 Two things that a router knows besides events are used as it would. A request that was sent and not answered holds its
 prompt's blocks: an engine schedules requests in order, and never evicts what one of them uses. One that was answered
@@ -21,7 +21,9 @@ from fairlead.kv_events.sources import Source
 from fairlead.kv_events.unseen_blocks import UnseenBlock
 
 _EXPECTED_SECONDS = 2.0
-"""So long after its end a request's blocks are expected if no batch arrives; llm-d bridges the lag of events so."""
+"""Seconds after its end for which a request's blocks are expected without a batch; llm-d bridges the lag of events like
+this.
+"""
 
 _LONGEST_DELAY_SECONDS = 1.0
 """An event that takes longer from engine to recorder means that their clocks differ by no constant."""

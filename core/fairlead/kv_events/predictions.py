@@ -26,7 +26,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """A recording's predictions, and what was met on the way."""
+    """A recording's predictions, and the irregularities met while playing it."""
 
     predictions: tuple[Prediction, ...]
     sources: int
@@ -52,7 +52,7 @@ class Agreement:
 
     @property
     def exact_share(self) -> float:
-        """Their share, 0 to 1; 1 without requests."""
+        """The share of exact predictions, 0 to 1; 1 without requests."""
         return self.exact_requests / len(self.predictions) if self.predictions else 1.0
 
     @property

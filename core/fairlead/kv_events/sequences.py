@@ -21,10 +21,10 @@ class SourceState(StrEnum):
     """How far the events of a source can be trusted."""
 
     WAITING = "waiting"
-    """Nothing has come yet."""
+    """No batch has arrived yet."""
     CURRENT = "current"
     REPLAYING = "replaying"
-    """Batches are missing and were asked for; what arrives meanwhile waits."""
+    """Missing batches were requested; batches that arrive meanwhile wait."""
     INCOMPLETE = "incomplete"
     """Batches were lost for good: the source may hold blocks of which the index knows nothing."""
 
@@ -33,7 +33,7 @@ class SourceState(StrEnum):
 class Step(Generic[Batch]):
     """What to do now, in this order: clear the source if `reset`, apply the batches, ask for a replay.
 
-    A replay that is still running is given up when a new one is asked for.
+    A replay that is still running is abandoned when a new one is requested.
     """
 
     batches: tuple[Batch, ...] = ()
@@ -43,7 +43,7 @@ class Step(Generic[Batch]):
 
 @dataclass(slots=True, kw_only=True)
 class SequenceCounts:
-    """What became of a source's batches; gaps, replays and restarts are counted as such."""
+    """How many batches of a source were applied, lost or repeated; and its gaps, replays and restarts."""
 
     applied: int = 0
     repeated: int = 0
@@ -90,8 +90,8 @@ class SequenceTracker(Generic[Batch]):
         return SourceState.CURRENT if self.counts.applied else SourceState.WAITING
 
     def follows(self, number: int, stamp: float) -> bool:
-        """The short way of `live`, for what nearly always comes: whether a batch as published is the next one and
-        nothing waits. Then it counts as applied.
+        """The fast path of `live`, for the usual case: whether a published batch is the next one and none waits.
+        Then it counts as applied.
         """
         if number != self._next or self._replaying or self._waiting:
             return False
@@ -162,11 +162,11 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=batches, replay_from=self._ask().replay_from)
 
     def unanswered(self) -> Step[Batch]:
-        """The replay that was asked for does not come: ask once more."""
+        """The requested replay has not arrived: request it once more."""
         return self._ask() if self._replaying else Step()
 
     def reconnected(self) -> Step[Batch]:
-        """The connection was down. Whether batches were missed, or the engine restarted, only a replay tells."""
+        """The connection was down. Only a replay shows whether batches were missed or the engine restarted."""
         return self._ask() if self._can_replay and self._next is not None else Step()
 
     @property

@@ -32,7 +32,7 @@ class Holding:
 
 
 class Cache:
-    """What is known of one source."""
+    """The cache that one source's events describe."""
 
     __slots__ = ("block_size", "expecting", "groups_left_out", "holdings", "mask")
 
@@ -70,7 +70,7 @@ class Holders:
         return bit
 
     def free_bits(self, bits: int) -> None:
-        """These holdings are no more; no block has their bits."""
+        """Frees the bits of holdings that have ended; no block has them any more."""
         self._bits_in_use &= ~bits
 
     def release(self, key: int, bit: int) -> None:
@@ -92,8 +92,8 @@ class Holders:
     def depths(self, keys: Sequence[int], alone: int, together: Iterable[int]) -> list[tuple[int, int]]:
         """(mask, leading blocks), shallowest first, of all that have at least the first block.
 
-        Each bit of `alone` is one for itself; of each mask of `together`, the holdings of one source, any may have the
-        next block, and its lowest bit stands for it. O(blocks), and what changes from one block to the next.
+        Each bit of `alone` is a holding of its own; of each mask of `together`, the holdings of one source, any may
+        have the next block, and its lowest bit stands for it. O(blocks), and what changes from one block to the next.
         """
         get = self.masks.get
         before = get(keys[0], 0) if keys else 0

@@ -20,7 +20,7 @@ from fairlead.kv_events.events import BlockHash, BlockStored, EventKind
 from fairlead.kv_events.recordings import RecordedBatch, RecordedRequest
 
 _LATE_SECONDS = 0.5
-"""So long after a request's end its last events may still arrive."""
+"""Seconds after a request's end within which its last events may still arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

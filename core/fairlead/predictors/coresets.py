@@ -15,11 +15,11 @@ NEVER_ZERO = np.float32(1e-8)
 
 
 class Selection(StrEnum):
-    """How unlike is measured.
+    """How the difference of
 
-    `published` by direction alone, as Lodestar's code has it: only the first pick knows of residuals. `corrected` by
-    residual x (1 - similarity), so that what the model still mispredicts is kept, as the paper says. `fifo` keeps no
-    replay at all.
+    samples is measured. `published`: by direction alone, as Lodestar's code has it: only the first pick knows of
+    residuals. `corrected` by residual x (1 - similarity), so that what the model still mispredicts is kept, as the
+    paper says. `fifo` keeps no replay at all.
     """
 
     PUBLISHED = "published"

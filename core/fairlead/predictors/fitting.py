@@ -38,7 +38,7 @@ class FitSettings:
         return ceil(samples / self.batch)
 
     def epochs_of(self, samples: int) -> int:
-        """Passes over so many samples."""
+        """Passes over this many samples."""
         return max(self.epochs, ceil(self.least_steps / self.steps_of(samples)))
 
 

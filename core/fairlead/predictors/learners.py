@@ -74,7 +74,7 @@ class Learner:
         return self._fitted.everything()
 
     def steps(self, samples: int) -> int:
-        """Steps that a round on so many samples takes."""
+        """Training steps of a round on this many samples."""
         return self.settings.fit.epochs_of(samples) * self.settings.fit.steps_of(samples)
 
     def train(self) -> Model:

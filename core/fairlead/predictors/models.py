@@ -38,8 +38,8 @@ class Scales(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What a model made of samples held out from its training: so many, the mean absolute error of their TTFT in
-    seconds, and that of always answering their mean. None without any.
+    """How well a model predicted samples held out from its training: their number, the mean absolute error of their
+    TTFT in seconds, and that of always answering their mean. None without any.
     """
 
     samples: int
@@ -63,7 +63,7 @@ class Model:
 
     @property
     def finite(self) -> bool:
-        """Whether each of its numbers is one."""
+        """Whether all its numbers are finite."""
         return self.network.finite and all(bool(np.isfinite(part).all()) for part in self.scales)
 
     def ttft_seconds(self, features: Floats) -> Floats:

@@ -38,7 +38,7 @@ class Network:
 
     @property
     def finite(self) -> bool:
-        """Whether each of its numbers is one."""
+        """Whether all its numbers are finite."""
         return all(bool(np.isfinite(part).all()) for part in (*self.weights, *self.biases))
 
     def last_hidden(self, inputs: Floats) -> Floats:

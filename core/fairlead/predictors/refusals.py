@@ -7,7 +7,7 @@ from fairlead.errors import FairleadError
 
 class ModelFault(StrEnum):
     """Why a model is refused. `corrupt` its bytes are damaged · `features` it was trained on others · `not-finite` a
-    weight is no number.
+    weight is not a number.
     """
 
     CORRUPT = "corrupt"

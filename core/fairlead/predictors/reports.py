@@ -12,8 +12,9 @@ class HeuristicReason(StrEnum):
 
     `cold-start` no model yet · `stale-model` the model's trainer has fallen silent while samples came ·
     `out-of-distribution` the request or the instances are outside what it was trained on · `not-finite` the model's
-    answer was no number · `unproven` it was not compared with the router's own formula yet · `losing` it errs by more
-    than that does on the same requests, by how much more depends on the policy · `shadow` the policy is only to watch.
+    answer was not a number · `unproven` it was not compared with the router's own formula yet · `losing` it errs by
+    more than that does on the same requests, by how much more depends on the policy · `shadow` the policy is only to
+    watch.
     """
 
     COLD_START = "cold-start"

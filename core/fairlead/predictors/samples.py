@@ -31,11 +31,11 @@ class Samples:
         return Samples(features=np.stack(features).astype(np.float32), ttft_seconds=np.array(ttft_seconds, dtype=np.float32))
 
     def at(self, rows: Indexes | slice) -> "Samples":
-        """Those rows."""
+        """The samples in these rows."""
         return Samples(features=self.features[rows], ttft_seconds=self.ttft_seconds[rows])
 
     def followed_by(self, others: "Samples") -> "Samples":
-        """These, then the others."""
+        """These samples, then the others."""
         return Samples(
             features=np.concatenate((self.features, others.features)),
             ttft_seconds=np.concatenate((self.ttft_seconds, others.ttft_seconds)),

@@ -14,7 +14,7 @@ class CreationReason(StrEnum):
     ADDED = "Added"
     """The role has fewer instances than desired, and none is leaving."""
     REPLACING = "Replacing"
-    """It replaces an instance that is leaving, or that leaves once this one serves."""
+    """It replaces an instance that leaves now, or once this one serves."""
     ROLLOUT = "Rollout"
     """It has the new template and takes over from an outdated one."""
 
@@ -108,7 +108,7 @@ class FlipRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndDrain:
-    """Put an instance back in service whose drain is asked for no more; it warms up with the requests it still has."""
+    """Put an instance back in service when its drain is withdrawn; it warms up with the requests it still has."""
 
     instance: str
 
@@ -123,7 +123,7 @@ class DeleteInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseInstance:
-    """Take all that the pool wrote off an adopted pod; it goes on running, and is no instance any more."""
+    """Take all that the pool wrote off an adopted pod; it goes on running, and is not an instance any more."""
 
     instance: str
     reason: ReleaseReason

@@ -1,4 +1,4 @@
-"""Scales the workload that a role's instances come from, so that the instances that go are those that were emptied.
+"""Scales the workload that a role's instances come from, so that exactly the drained instances are removed.
 
 Scale-in: the coldest instances are drained, with the least deletion cost in the same write; when all of them are empty,
 the workload's number is lowered by as many, once. A ReplicaSet then ends them, as it ranks ready pods by that cost. A
@@ -17,8 +17,8 @@ from fairlead.reconciling.round_plan import RoundPlan
 
 
 def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Take one step towards the number wanted of a role that adopts; none while its workload replaces pods, or has
-    pods and none of them is the role's: then they are somebody else's, or are not adopted yet.
+    """Take one step towards the desired number of a role that adopts; none while its workload replaces pods, or
+    has pods of which none is the role's: they belong to another owner, or are not adopted yet.
     """
     pods = [one for one in plan.observed if is_current(one, desired) and not one.terminating and one.health is not PodHealth.FAILED]
     leaving = [one for one in pods if _leaves(one)]

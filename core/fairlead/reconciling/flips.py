@@ -24,10 +24,10 @@ class Flips:
     """The flips in progress, and room kept for the next ones."""
 
     destinations: Mapping[str, Role]
-    """Where each draining instance goes on; it counts in that role already."""
+    """The role in which each draining instance continues; it counts there already."""
     moving: Mapping[Role, int]
-    """Per role the instances it will give to, or get from, flips that have not begun; nothing else takes or fills
-    their places. Empty while the control API is silent: no flip can begin then, and the places are filled by others."""
+    """Per role, the instances that flips which have not begun will take from it or give to it; their places are
+    reserved. Empty while the control API is silent: no flip can begin then, and the places are filled otherwise."""
 
     def arriving(self, role: Role) -> int:
         """How many draining instances go on in this role."""

@@ -135,7 +135,7 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0, succeeding: int = 0) -> None:
-    """Create what a role lacks, give up what it has too many of, and replace what is outdated.
+    """Create the instances that a role lacks, remove those that are too many, and replace outdated ones.
 
     `arriving` = drained instances on their way into the role. `moving` = instances of the surplus, or places of the
     deficit, that are left for role flips. `succeeding` = instances that come before those whose place they take.

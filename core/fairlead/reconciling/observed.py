@@ -18,7 +18,7 @@ class PodHealth(StrEnum):
     UNREACHABLE = "Unreachable"
     """Its node stopped reporting; it may still run."""
     FAILED = "Failed"
-    """It ended and never comes back."""
+    """The pod has ended and never runs again."""
 
 
 _LOSSES = {PodHealth.FAILED: "PodFailed", PodHealth.UNREACHABLE: "NodeUnreachable"}
@@ -39,23 +39,23 @@ class ObservedInstance:
     """The pod has been deleted and is in its grace period."""
     draining_since: float | None = None
     flip_to: Role | None = None
-    """The role it goes on in once it is drained; None = its pod is deleted then."""
+    """The role in which it continues once drained; None = its pod is deleted then."""
     cordoned: bool = False
     """A person wants it to get no new requests."""
     drain_requested: bool = False
     """A person wants it emptied and replaced."""
     drained_on_request: bool = False
-    """Its drain began because a person wanted it."""
+    """Whether its drain began because a person asked for it."""
     drained_as_surplus: bool = False
     """Its drain began because fewer instances were wanted."""
     ordinal: int = 0
     """Its number in the pool, counted from 1; 0 = made before instances were counted."""
     failures: int = 0
-    """How many instances in a row failed before this one: it replaces the last of them."""
+    """How many consecutive instances failed before this one, which replaces the last of them."""
     health_reason: str = ""
     """Kubernetes' word for the health, such as `Evicted`; empty when it gives none."""
     adopted: bool = False
-    """It is a pod of a workload that the pool selects: nothing here makes or deletes it."""
+    """Whether the pod belongs to a workload that the pool selects: Fairlead neither creates nor deletes it."""
     place: int = 0
     """The ordinal of a pod of an ordered workload. The highest is removed first."""
     template: str = ""
@@ -71,7 +71,7 @@ class RoleChange(StrEnum):
     """How an instance moves from a role that has one too many to one that has one too few."""
 
     ROLE_FLIP = "RoleFlip"
-    """Drain it, then the same pod goes on in the other role."""
+    """Drain it, then let the same pod continue in the other role."""
     REPLACE = "Replace"
     """Drain and delete it, and create another in the other role."""
 
@@ -80,7 +80,7 @@ class RoleChange(StrEnum):
 class Halt:
     """A rollout that is paused by a person or stopped by a regression: nothing outdated is replaced.
 
-    Instances are created all the same, for those that are lost or scaled out. Paused, each template keeps the number it
+    Instances are still created, for those that are lost or scaled out. Paused, each template keeps the number it
     had, as each ReplicaSet of a paused Deployment does. After a regression the new template is given to nobody.
     """
 
@@ -89,7 +89,9 @@ class Halt:
     updated: int = 0
     """How many instances keep the present template; 0 after a regression."""
     regressed: bool = False
-    """Whether the present template made things worse: then its instances are given up before the former ones."""
+    """Whether the present template made things worse: then its instances are removed before those of the former
+    template.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ class RolloutBounds:
     max_surge: int = 1
     max_unavailable: int = 0
     halt: Halt | None = None
-    """None: the rollout goes on."""
+    """Why the rollout is halted; None while it continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +148,7 @@ class DesiredRole:
     adopts: bool = False
     """Its instances are pods that it selects; `spec_hash` is that of the selected ones."""
     workload: Workload | None = None
-    """What is to be scaled to `replicas`; None = nothing, or nothing that may be scaled now."""
+    """The workload to scale to `replicas`; None = there is none, or it may not be scaled now."""
     replace_stalled_after_seconds: float = 60.0
     """An instance whose engine is stalled for this many seconds is replaced; 0 = never."""
     prefill_speed: Figure = UNDECLARED_SPEED
@@ -173,7 +175,7 @@ class DesiredPool:
     role_change: RoleChange = RoleChange.REPLACE
 
     def role(self, role: Role | None) -> DesiredRole | None:
-        """What is wanted of a role, None when the pool has no such role."""
+        """The desired state of a role; None when the pool has no such role."""
         return next((wanted for wanted in self.roles if wanted.role is role), None)
 
 
@@ -182,7 +184,7 @@ class ReplicaLimits:
     """Time limits and rates of reconciling."""
 
     creations_per_second: int = 16
-    """Most pods of a pool created within one second."""
+    """Maximum number of pods of a pool created within one second."""
     failed_backoff_seconds: float = 10.0
     """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not recreated in a loop.
     """

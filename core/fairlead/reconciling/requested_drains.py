@@ -37,7 +37,7 @@ def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
 
 
 def is_withdrawn(instance: ObservedInstance) -> bool:
-    """Whether the instance drains because a person asked for it, who asks no more."""
+    """Whether the instance drains on a person's request that has been withdrawn."""
     return (
         instance.state is InstanceState.DRAINING
         and instance.drained_on_request

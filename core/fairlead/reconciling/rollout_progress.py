@@ -24,7 +24,7 @@ class RolloutTrouble(StrEnum):
     PAUSED = "RolloutPaused"
     REGRESSED = "RolloutRegressed"
     LATE = "ProgressDeadlineExceeded"
-    """It goes on, but no other instance was updated for too long."""
+    """The rollout continues, but no further instance was updated for too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,12 @@ class Rollout:
     attainment_before: float | None
     """The SLO attainment when it began; None = nothing was measured then."""
     updated: Mapping[Role, int] = field(default_factory=dict)
-    """Most updated instances of each role that ever served at once."""
+    """Keyed by role, the largest number of updated instances that ever served at once."""
     updated_at: float
-    """When one of them grew last."""
+    """When one of these numbers last grew."""
     worse_since: float | None = None
     measured: str = ""
-    """What has been worse since then, in words."""
+    """What has got worse since then, in words."""
     regressed: bool = False
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:

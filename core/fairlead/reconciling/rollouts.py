@@ -59,7 +59,7 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
     """How many instances may be created so that, with outdated ones that still drain, the surge's bound holds.
 
-    Those that drain as fewer were wanted are no part of a rollout, whatever template came since: they keep nobody from
+    Those that drain as fewer were wanted are not part of a rollout, whatever template came since: they keep nobody from
     taking a lost instance's place, nor a pool from growing again.
     """
     draining = sum(

@@ -96,8 +96,8 @@ class BindingChange:
     this router that the API has not answered yet, None when there is none. `id` is unique forever; the MigrationRecord
     of the same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None
     where an instance computes as one, or nobody knows. A change whose previous home is the one it names is only a sign
-    of life of a session that stays; with `shared` it says that the name is no session's, as several conversations use
-    it, and that nobody holds it any more.
+    of life of a session that stays; with `shared` it says that the name belongs to no session, as several conversations
+    use it, and that nobody holds it any more.
     """
 
     id: str = ""

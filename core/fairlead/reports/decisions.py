@@ -78,14 +78,14 @@ class KeptFor(StrEnum):
     """Why a decision is kept. The first of these that holds, in this order, is the reason; each request has one."""
 
     ASKED = "asked"
-    """Its client asked for it (`x-fairlead-explain`)."""
+    """Its client asked to keep it (`x-fairlead-explain`)."""
     SESSION = "session"
     """All decisions of its session are kept for some minutes."""
     REFUSED = "refused"
     FAILED = "failed"
     RETRIED = "retried"
     LATE = "late"
-    """It missed the TTFT or the TPOT target."""
+    """Its request missed the TTFT or the TPOT target."""
     MOVED = "moved"
     """Its session's home moved with it, or it was re-routed."""
     SAMPLE = "sample"
@@ -126,11 +126,11 @@ class SampledDecision(Generic[Pool, Time]):
     of requests.
 
     `queued_seconds` is the time from arrival to dispatch; of it, no instance accepted requests for `held_seconds`
-    (None = from a router that does not tell). `ttft_seconds` is the TTFT the request finally had, that wait included,
-    at `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the
-    instance that decodes what another one prefilled, the last one tried. The ranks are their data-parallel ranks, None
-    of instances that compute as one. `named` is the client's name for the session where several conversations share
-    that: `session` is then another of its names, or how it begins, or None.
+    (None = from a router that does not report it). `ttft_seconds` is the TTFT the request finally had, that wait
+    included, at `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile.
+    `decode` is the instance that decodes what another one prefilled, the last one tried. The ranks are their
+    data-parallel ranks, None of instances that compute as one. `named` is the client's name for the session where
+    several conversations share that: `session` is then another of its names, or how it begins, or None.
 
     `chosen` is where a refused request would have gone, "" where no instance could take it; `rejection` says why it was
     refused. `attempts` are the instances that failed the request, in order. `client_request` is the client's own id of
@@ -174,12 +174,12 @@ class SampledDecision(Generic[Pool, Time]):
 
     @property
     def target(self) -> str:
-        """The chosen instance or rank, by the name that candidates have."""
+        """The chosen instance or rank, named as in `candidates`."""
         return target_of(self.chosen, self.chosen_rank)
 
     @property
     def served_target(self) -> str | None:
-        """What computed the prompt, by that name."""
+        """The target that computed the prompt, named in the same way."""
         return None if self.served_by is None else target_of(self.served_by, self.served_by_rank)
 
 

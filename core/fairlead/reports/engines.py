@@ -17,7 +17,7 @@ class EngineTrouble(StrEnum):
     KV_USAGE_MISSING = "KvUsageMissing"
     """Its metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"
-    """The gauge is no share from 0 to 1."""
+    """The gauge is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
     ENGINE_SLOW = "EngineSlow"
@@ -40,7 +40,7 @@ class TroubledEngine:
     """An `EngineTrouble`, or the word of a newer router."""
     words: str
     seconds: float = 0.0
-    """For how long the router has found it, where that matters."""
+    """Seconds for which the router has seen the trouble, where that matters."""
     ranks: tuple[int, ...] = ()
     """The data-parallel ranks that it is of, while the engine's others are well; empty where it is of all."""
 
@@ -61,7 +61,8 @@ class KnownCache:
     state: str
     blocks: int = 0
     lag_seconds: float | None = None
-    """From the making of its newest batch of events to its arrival, by both clocks."""
+    """Seconds from the creation of its newest batch of events, by the engine's clock, to its arrival, by the router's.
+    """
     gaps: int = 0
     batches_lost: int = 0
     restarts: int = 0
@@ -113,7 +114,9 @@ class LearntFigure:
     """
     observed: float | None = None
     off_seconds: float = 0.0
-    """For how long `predicted`, or else `declared`, has been off by more than half (`fairlead.reports.figures_off`)."""
+    """Seconds for which `predicted`, or else `declared`, has been wrong by more than half
+    (`fairlead.reports.figures_off`).
+    """
     value: float | None = None
     """An instance's figure as the router measured it, see `fairlead.capabilities`: tokens per second for prefills, else
     in the quantity's unit. None while there were too few observations.

@@ -3,9 +3,9 @@
 from fairlead.reports.engines import LearntFigure
 
 OFF = 1.5
-"""A figure and what was observed differ when one is more than so many times the other."""
+"""A figure and its observation differ when one is more than this many times the other."""
 LEAST_SAMPLES = 20
-"""Nothing is said of a figure that fewer prefills, answers or prompts taught."""
+"""A figure measured on fewer prefills, answers or prompts is not reported."""
 
 
 def is_off(figure: float | None, observed: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""In what a record differs between a report and the public API."""
+"""How a record differs between a report and the public API."""
 
 from typing import TypeVar
 

@@ -91,7 +91,7 @@ class Move(Generic[Pool, Time]):
 
     @property
     def destination(self) -> str:
-        """Where it went, by the same."""
+        """Where the request went, named in the same way."""
         return target_of(self.target, self.target_rank)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 MAX_CELLS = 1000
-"""Most cells of one sample; larger ones are split into several, whose counts add up."""
+"""Maximum number of cells of one sample; larger ones are split into several, whose counts add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,8 +13,8 @@ class SloSample:
     """The requests of one pool and priority class that ended in one second at this router.
 
     A request is judged when it is finished and its first token was seen, as in `LoadSample`: by the targets of the
-    routing table at that moment, whose version of the SLO is `slo_version` (None when the table does not tell). One
-    whose client left is judged by what it had, and as late if the target had passed without a first token. Counted
+    routing table at that moment, whose version of the SLO is `slo_version` (None when the table does not contain it).
+    One whose client left is judged by what it had, and as late if the target had passed without a first token. Counted
     beside the judged ones are those that were refused, and those that failed for good. `cells` are the cells of the
     judged requests' latencies (`fairlead.latency_cells`), ascending, `counts` the requests in each.
     """

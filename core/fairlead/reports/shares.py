@@ -16,7 +16,9 @@ class Apart(StrEnum):
     """Why a router decides for itself although others send to the pool's instances too."""
 
     NOT_FOUND = "not-found"
-    """It knows of no other router that can be asked: they state no address, or the control API has not sent one yet."""
+    """The router knows no other router that can be asked: they report no address, or the control API has not sent one
+    yet.
+    """
     NO_ANSWER = "no-answer"
     """Others are listed, and none of them answers."""
     OTHER_RELEASE = "other-release"

@@ -10,7 +10,7 @@ ID_BITS = 53
 
 
 def salt_of(uid: str) -> bytes:
-    """What the ids of a pool with this uid are keyed with, so that they mean nothing in another one."""
+    """The key for the ids of a pool with this uid, so that they mean nothing in another pool."""
     return uid.encode()[:64]
 
 
@@ -30,7 +30,7 @@ TRAFFIC_BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that came to a pool, whatever became of it: when, how long it was, and which prompts begin alike.
+    """A request that came to a pool, whatever its outcome: its time, its length, and which prompts begin alike.
 
     `at` is its arrival. `blocks` has an id for each full block of TRAFFIC_BLOCK_TOKENS of the prompt: equal ids mean
     equal text up to and including that block. Ids and `session` are numbers below 2**53, hashed with the pool's uid, so
@@ -41,8 +41,8 @@ class RecordedRequest:
     The rest is where it was sent and how it was served there, None where it was not: `instance` (and its data-parallel
     `rank`) got its prompt last `sent_seconds` after its arrival; from then on the first token took `ttft_seconds` and
     the whole answer `answer_seconds`, both None unless it was served by one engine alone and its first token was seen.
-    `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt, and had cached of it; where it
-    does not tell the latter, what its router believed.
+    `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt, and the part of it that was
+    cached; where it does not report the latter, the router's estimate.
     """
 
     pool: PoolKey

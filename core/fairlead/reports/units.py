@@ -1,4 +1,4 @@
-"""Units of what policies compare and records tell."""
+"""Units of the figures that policies compare and records contain."""
 
 from enum import StrEnum
 

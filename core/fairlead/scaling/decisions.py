@@ -16,7 +16,7 @@ from fairlead.scaling.recommendations import Cause, Controller, Hold, Imbalance,
 from fairlead.scaling.signals import PoolDemand, RoleSignals
 
 Time = TypeVar("Time")
-"""Unix seconds where the operator tells it, datetime in the public API."""
+"""Unix seconds in the operator's report, datetime in the public API."""
 
 _HOLDS = {
     Hold.STABILIZING: "another number was recommended within the stabilization window",
@@ -62,7 +62,7 @@ class ScalingDecision(Generic[Time]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingDecisionRecord(ScalingDecision[float]):
-    """As the operator tells it. Unix seconds."""
+    """As the operator reports it, with times in Unix seconds."""
 
     at: float
 

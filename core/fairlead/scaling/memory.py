@@ -53,9 +53,9 @@ class RoleMemory:
     told: str = ""
     """The last recommendation, so that only changes are recorded."""
     rebuilt_at: float | None = None
-    """When the number was taken from what stood, as nothing was remembered; the steps before it are not known."""
+    """When the number was rebuilt from the present instances because no memory existed; earlier steps are not known."""
     woken: Woken | None = None
-    """None before it came from zero."""
+    """None if the role has not been started from zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class RatioMemory:
     """Instances moved from decode to prefill since the numbers were declared; negative = the other way."""
     compared_at: float | None = None
     comparisons: int = 0
-    """Those that are smoothed in the figures below."""
+    """Comparisons that are smoothed in the figures below."""
     prefill_load: float | None = None
     decode_load: float | None = None
     """Smoothed; None before the first comparison after a start or a move."""
@@ -84,7 +84,7 @@ class RatioMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingMemory:
-    """All of it."""
+    """What scaling remembers of all roles."""
 
     roles: tuple[RoleMemory, ...] = ()
     ratio: RatioMemory = field(default_factory=RatioMemory)
@@ -95,7 +95,7 @@ class ScalingMemory:
 
 
 def is_plausible(memory: ScalingMemory) -> bool:
-    """Whether this can have been decided: else it is as good as none."""
+    """Whether this can have been decided; otherwise it is treated as missing."""
     return all(0 <= role.replicas <= MAX_REPLICAS and 0 <= role.declared <= MAX_REPLICAS for role in memory.roles)
 
 

@@ -82,8 +82,8 @@ def kept_requests(kept_tokens: float, spread: float) -> float:
 
 
 def tokens_within(length: float, variation: float) -> float:
-    """The share (0-1) of all tokens that is in prompts no longer than so many times the mean. Lengths are log-normal
-    with this coefficient of variation.
+    """The share (0-1) of all tokens that is in prompts of at most this many times the mean length. Lengths are
+    log-normal with this coefficient of variation.
 
     Example: v = 1.3, prompts of at most four times the mean: 81 % of the tokens in 97 % of the prompts.
     """

@@ -27,7 +27,7 @@ class Cause(StrEnum):
     SLOW_OUTPUTS = "SlowOutputs"
     LOADS_APART = "LoadsApart"
     WORK_EXCEEDS = "WorkExceeds"
-    """More arrives than a role can do, and another split of the instances would serve more of it."""
+    """More work arrives than the role can do, and another split of instances between roles would serve more of it."""
     IDLE = "Idle"
     """No router has had a request for a while."""
     HELD = "Held"
@@ -50,7 +50,7 @@ class Hold(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What became of a recommendation."""
+    """The outcome of a recommendation."""
 
     APPLIED = "Applied"
     """The number changed, if only in part (`hold` then says why)."""
@@ -67,7 +67,7 @@ class Need:
     for_prompts: float | None = None
     """To prefill what arrives, within the target load."""
     for_queue: float | None = None
-    """In addition: to work off what waits too long."""
+    """Additional instances to work off requests that have waited too long."""
     for_outputs: float | None = None
     """To decode what arrives, within the target load."""
     for_slow_outputs: float | None = None
@@ -136,7 +136,8 @@ class Recommendation:
     start: Figure = UNKNOWN
     """How long an instance takes to start, if more are wanted for the requests until the first ones serve."""
     expected_prompt_tokens: int | None = None
-    """What will be held by then, if it goes on coming as since the first ones were wanted."""
+    """Prompt tokens that will be held by then, if requests keep arriving as since the first instances were requested.
+    """
 
     @property
     def line(self) -> str:

@@ -14,7 +14,7 @@ from math import ceil, floor, log10, sqrt
 from fairlead.instances import Role
 
 LEAST_GAIN = 0.02
-"""A remedy that brings fewer requests in time than this share of all is not offered."""
+"""A remedy is offered only if it brings at least this share of all requests in time."""
 _PLATEAU = 0.01
 """A number is as good as the best if it serves at most this share of requests less in time."""
 _ONE_OF_TWENTY = 1.645
@@ -104,7 +104,7 @@ class Simulated:
     tpot_seconds: float
     requests: int
     seconds: float
-    """From the first of the requests to the last."""
+    """Seconds from the first to the last request."""
     before: float
     numbers: tuple[Tried, ...]
     ttfts: tuple[Tried, ...]
@@ -203,10 +203,10 @@ def reach_of(
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """By what share another half of such requests brings more work than this later half did, in one of twenty cases.
+    """The share by which another half of such requests brings more work than this later half, in one of twenty cases.
 
-    Sessions that come by chance (a compound Poisson process) bring a sum whose variance is about that of the squares of
-    what each brings. A request without a session is one of its own.
+    Sessions that arrive at random (a compound Poisson process) bring work whose variance is about the sum of squares of
+    each session's work. A request without a session counts as its own session.
     """
     of_session = defaultdict[str | int, float](float)
     for number, seconds in enumerate(alone):
@@ -220,8 +220,8 @@ def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ())
 
 
 def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
-    """By how much the share in time is lower with so much more work, when with `rate` times the requests it is `more`:
-    as far along the line through both, which ends at none.
+    """By how much the share in time falls with this much more work, when it is `more` at `rate` times the requests:
+    interpolated on the line through both, which ends at zero.
     """
     return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 

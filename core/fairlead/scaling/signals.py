@@ -43,13 +43,15 @@ class RoleSignals:
     in_flight: int
     """Requests queued for, prefilling or decoding on instances of the role, now."""
     waiting: int
-    """Of these, requests queued in routers."""
+    """Those of them that are queued in routers."""
     prompt_tokens_per_second: float
     """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
     requests_per_second: float | None = None
     """For the same requests."""
     finished_requests: int | None = None
-    """Finished ones that `cached_share` and the mean output were found from. None: a control API that does not tell."""
+    """Finished requests from which `cached_share` and the mean output were computed. None: the control API does not
+    report it.
+    """
     prompt_variation: float | None = None
     """Standard deviation of their prompt tokens over the mean, of the last minutes."""
     cached_share: float | None = None
@@ -79,7 +81,7 @@ class RoleSignals:
 
     @property
     def knows_work(self) -> bool:
-        """Whether enough requests finished to tell what those that arrive ask of an instance."""
+        """Whether enough requests finished to predict the load that arriving ones bring."""
         return self.finished_requests is None or self.finished_requests >= ENOUGH_FINISHED
 
 

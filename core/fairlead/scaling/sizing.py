@@ -39,7 +39,7 @@ class Capacity:
     zero, as fitted, or as declared."""
     kv_cache_tokens: int
     start_seconds: Figure = UNKNOWN
-    """From the creation of an instance until it serves."""
+    """Seconds from the creation of an instance until it serves."""
 
     @staticmethod
     def of(known: EngineCapability) -> "Capacity":

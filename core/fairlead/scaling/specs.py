@@ -51,7 +51,7 @@ class ScaleUpSpec:
         "Percent of the instances at the period's start that may be added within it, rounded up.", 100, minimum=0, maximum=10000
     )
     period_seconds: float = duration("The period of instances and percent.", "60s", minimum=1.0, maximum=_HOUR)
-    cooldown_seconds: float = duration("Least time from any step of the role to a step up.", "0s", minimum=0.0, maximum=_HOUR)
+    cooldown_seconds: float = duration("Minimum time from any step of the role to a step up.", "0s", minimum=0.0, maximum=_HOUR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +68,12 @@ class ScaleDownSpec:
         "Percent of the instances at the period's start that may be removed within it, rounded up.", 10, minimum=0, maximum=100
     )
     period_seconds: float = duration("The period of instances and percent.", "60s", minimum=1.0, maximum=_HOUR)
-    cooldown_seconds: float = duration("Least time from any step of the role to a step down.", "60s", minimum=0.0, maximum=_HOUR)
+    cooldown_seconds: float = duration("Minimum time from any step of the role to a step down.", "60s", minimum=0.0, maximum=_HOUR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroSpec(HoldingFacts):
-    """When a pool has no instance, and what becomes of requests then."""
+    """When a pool scales to zero instances, and how requests are handled then."""
 
     idle_after_seconds: float = duration(
         "In mode SLO, with minReplicas 0: how long no router has had a request before the pool's last instances go.",
@@ -104,7 +104,7 @@ class ScalingSpec:
     )
     scale_up: ScaleUpSpec = nested(ScaleUpSpec, "How fast a role may grow.")
     scale_down: ScaleDownSpec = nested(ScaleDownSpec, "How fast a role may shrink.")
-    zero: ZeroSpec = nested(ZeroSpec, "When a pool has no instance, and what becomes of requests then.")
+    zero: ZeroSpec = nested(ZeroSpec, "When a pool scales to zero instances, and how requests are handled then.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class RatioSpec:
     receiver_load: float = number("A role is given an instance only while its load is above this.", 0.8, minimum=0, maximum=10)
     period_seconds: float = duration("Time from one comparison of the loads to the next.", "30s", minimum=1.0, maximum=_HOUR)
     periods: int = whole("Comparisons in a row that must call for the same move before it is made.", 3, minimum=1, maximum=100)
-    cooldown_seconds: float = duration("Least time from one move to the next.", "120s", minimum=0.0, maximum=24 * _HOUR)
+    cooldown_seconds: float = duration("Minimum time from one move to the next.", "120s", minimum=0.0, maximum=24 * _HOUR)
 
 
 RATIO_NEEDS_ROLES = Rule(

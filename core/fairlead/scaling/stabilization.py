@@ -84,5 +84,5 @@ def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> 
 
 
 def steps_kept_seconds(spec: ScalingSpec) -> float:
-    """How long a step matters."""
+    """Seconds for which a past step counts towards the limits."""
     return max(seconds for rules in (spec.scale_up, spec.scale_down) for seconds in (rules.period_seconds, rules.cooldown_seconds))

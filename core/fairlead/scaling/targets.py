@@ -25,7 +25,7 @@ from fairlead.tables import SloFacts
 
 NONE_STANDING: Mapping[Role, int] = MappingProxyType({})
 STALE_SECONDS = 60.0
-"""Signals older than this are as good as none."""
+"""Signals older than this are treated as missing."""
 
 
 class TargetReason(StrEnum):

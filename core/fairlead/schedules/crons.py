@@ -41,7 +41,7 @@ class _Field:
             return self.least + self.names.index(text)
         if (number := _whole(text)) is None:
             known = f", or {self.names[0]} to {self.names[-1]}" if self.names else ""
-            raise ValueError(f"the {self.name} {text!r} is no number from {self.least} to {self.most}{known}")
+            raise ValueError(f"the {self.name} {text!r} is not a number from {self.least} to {self.most}{known}")
         if not self.least <= number <= self.most:
             hint = "; Sunday is 0" if self.name == "weekday" and number == 7 else ""
             raise ValueError(f"the {self.name} {text} is not from {self.least} to {self.most}{hint}")
@@ -54,7 +54,7 @@ class _Field:
         span, slash, step = text.partition("/")
         found = _ITEM.fullmatch(span)
         if found is None:
-            raise ValueError(f"the {self.name} {text!r} is no *, number, range (1-5) or step (*/15)")
+            raise ValueError(f"the {self.name} {text!r} is not *, a number, range (1-5) or step (*/15)")
         every = _whole(step) if slash else 1
         if not every:
             raise ValueError(f"the {self.name} {text!r} has no whole step after the /, such as */15")

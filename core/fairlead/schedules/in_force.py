@@ -48,7 +48,7 @@ class InForce:
         return pool if self.ratio_override is None else RatioSpec(**overridden(pool, self.ratio_override))
 
     def overruling(self, schedule: ScheduleSpec) -> tuple[str, ...]:
-        """The schedules that decide every subject of this one; none if it decides a subject itself."""
+        """The schedules that together override all subjects of this one; empty if one of its subjects is in force."""
         deciding = [self.deciding.get(subject, ()) for subject in subjects(schedule)]
         if any(schedule.name in names for names in deciding):
             return ()
@@ -56,7 +56,7 @@ class InForce:
 
 
 def subjects(schedule: ScheduleSpec) -> tuple[str, ...]:
-    """What a schedule says something about: roles by name, `slo`, `earlyRejection`, `ratio`."""
+    """The subjects that a schedule sets: roles by name, `slo`, `earlyRejection`, `ratio`."""
     sections = {"slo": schedule.slo, "earlyRejection": schedule.early_rejection, "ratio": schedule.ratio}
     return (*(role.name.value for role in schedule.roles), *(name for name, given in sections.items() if given is not None))
 

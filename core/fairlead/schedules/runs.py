@@ -10,7 +10,7 @@ from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import Window, planned_starts
 
 MOST = 500
-"""Most starts of a schedule that are looked at together, after an outage of everything."""
+"""Maximum number of starts of a schedule that are looked at together, after an outage of everything."""
 
 
 class RunOutcome(StrEnum):
@@ -65,7 +65,7 @@ def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: da
 
 
 def closing_reason(schedules: Mapping[str, ScheduleSpec], window: Window, now: datetime) -> RunReason:
-    """Why a window that was open is open no more."""
+    """Why an open window has closed."""
     schedule = schedules.get(window.schedule)
     if now >= window.closes:
         return RunReason.ENDED

@@ -16,10 +16,10 @@ from fairlead.schemas.shapes import Rule, duration, listing, nested, override, t
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 MAX_SCHEDULES = 32
-"""Most schedules of a pool, so that the API server can bound the cost of the rules over them."""
+"""Maximum number of schedules of a pool, so that the API server can bound the cost of the rules over them."""
 
 MAX_STARTS = 64
-"""Most instants in `skip` and in `runAt`."""
+"""Maximum number of instants in `skip` and in `runAt`."""
 
 INSTANT_PATTERN = r"^2[01][0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})$"
 """Instants of the years 2000 to 2199: near 1 and 9999 there are hours that no time zone can show."""

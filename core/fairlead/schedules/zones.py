@@ -5,7 +5,7 @@ from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 _UNLIKE = ("posix", "right", "localtime", "factory")
-"""Names below the database's folder that are no zones of places: `right/` counts leap seconds, others depend on the
+"""Names below the database's folder that are not zones of places: `right/` counts leap seconds, others depend on the
 machine.
 """
 

@@ -58,7 +58,7 @@ class Shape:
 
     @property
     def min_items(self) -> int:
-        """How few items a list may have: none only if that is its default."""
+        """The minimum number of items of a list; an empty list is allowed only if it is the default."""
         return 1 if self.default else 0
 
     @property

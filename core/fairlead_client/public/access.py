@@ -19,7 +19,7 @@ from fairlead_client.resources.pages import Page
 
 
 class AccessCalls(ApiCalls):
-    """People and programs."""
+    """Calls about people, tokens and sessions of the API."""
 
     async def whoami(self) -> Identity:
         return await self._call("GET", "/v1/whoami", Identity)

@@ -19,7 +19,7 @@ class FindingCalls(ApiCalls):
         return await self._call("GET", "/v1/advice" if pool is None else f"/v1/pools/{path_of(pool)}/advice", AdviceReport)
 
     async def pool_engine(self, pool: PoolKey) -> PoolEngine:
-        """By which engine the pool is simulated."""
+        """The engine model with which the pool is simulated."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
 
     async def store_engine(self, pool: PoolKey, fit: EngineFit) -> PoolEngine:

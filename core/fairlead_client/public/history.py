@@ -33,7 +33,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"{subject_of(pool, instance)}/series", Series, query=query)
 
     async def figures(self, pool: PoolKey | None = None, *, start: str = "now-1h", end: str = "now") -> RangeFigures:
-        """What became of the requests of a range, of all pools in sight or of one."""
+        """The outcomes of the requests of a range, of all visible pools or of one."""
         return await self._call("GET", f"{subject_of(pool, None)}/figures", RangeFigures, query={"from": start, "to": end})
 
     async def instance_figures(self, pool: PoolKey, instance: str, *, start: str = "now-1h", end: str = "now") -> InstanceFigures:

@@ -16,7 +16,7 @@ from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, Sl
 
 
 class PoolCalls(ApiCalls):
-    """Each is of one pool but for the list of them."""
+    """Calls about one pool each, and the list of pools."""
 
     async def pools(self, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolSummary]:
         return await self._call("GET", "/v1/pools", Page[PoolSummary], query={"cursor": cursor, "limit": limit})
@@ -73,7 +73,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
     async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
-        """The arguments ask what a change would move: so many instances more, those that leave, other anchors."""
+        """The arguments ask what a change would move: added instances, leaving instances, other anchors."""
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/ring", Ring, query=query)
 

@@ -71,7 +71,7 @@ class Identity:
 
 class LoginMode(StrEnum):
     """A way to log in: a one-time link, an API token, a token of the Kubernetes cluster, an identity provider
-    (OpenID Connect); `open`: nothing is asked.
+    (OpenID Connect); `open`: no login is needed.
     """
 
     LINK = "link"

@@ -33,7 +33,7 @@ class EngineCosts:
     decode_per_context_token: float
     decode_per_sequence: float
     max_batched_tokens: int
-    """Most tokens of one step; given, not fitted."""
+    """Maximum number of tokens of one step; given, not fitted."""
 
     def prefill_tokens_per_second(self) -> float:
         """For a prompt of `FIGURE_TOKENS` on an idle engine, none of it cached."""
@@ -46,7 +46,7 @@ class EngineCosts:
         return self.decode_fixed + self.decode_per_sequence + self.decode_per_context_token * FIGURE_TOKENS
 
     def fault(self) -> tuple[str, Any, str] | None:
-        """The first field that no engine has so, its value, and what to write; None if it can be simulated."""
+        """The first field with an impossible value, that value, and what to write; None if the fit can be simulated."""
         for one in fields(self):
             value = getattr(self, one.name)
             if one.name != "max_batched_tokens" and not (isfinite(value) and 0 <= value <= GREATEST_COST):
@@ -117,7 +117,8 @@ class EngineFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEngine:
-    """By which engine a pool is simulated. `fit` None: by a preset, estimated from data sheets, whose name `engine` is;
+    """The engine model with which a pool is simulated. `fit` None: a preset estimated from data sheets, named by
+    `engine`;
     `is_simulated`: the pool's engines are simulated ones, which are modelled as they are declared.
     """
 

@@ -44,8 +44,8 @@ class PlanExpectation:
 
     The first half of the `requests`, recorded from `start` to `end`, warms the simulated pool up; then the change
     is made, and `figures` are of the other half, which took `measured_seconds` when it was recorded. `done` of `total`
-    requests are simulated, over all runs: with each seed as it is and as planned, and as planned with requests that
-    come so many times as fast as each of `rates` says. `notes` say what was left out or assumed.
+    requests are simulated, over all runs: with each seed as it is and as planned, and as planned with the recorded
+    rate of requests times each of `rates`. `notes` say what was left out or assumed.
     """
 
     plan: str

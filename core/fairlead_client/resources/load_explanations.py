@@ -29,7 +29,7 @@ class WindowFigure:
 
     @property
     def compared(self) -> float | None:
-        """What `before` and `others` are of, here."""
+        """What `before` and `others` are compared with here."""
         return self.mean if self.metric in GOOD_WHEN_HIGH else self.maximum
 
 
@@ -65,7 +65,7 @@ class Senders:
 
     Routers record every request that ends, by a number that stands for its session. Where that record is of nearly all
     that was `sent` it is what this tells (`is_whole`), and shares are exact sums over what is recorded; sessions whose
-    names are not known have `unnamed_share` of the prompt tokens. Else it tells what sampled decisions show.
+    names are not known have `unnamed_share` of the prompt tokens. Otherwise it shows what sampled decisions contain.
 
     Then shares are estimated from what is worth at least `LEAST_SAMPLES` requests of one kind: `recorded` requests of
     several kinds, some of which are always recorded, are worth fewer.

@@ -359,5 +359,5 @@ _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 
 
 def role_for_schedule(subjects: Iterable[str]) -> AccessRole:
-    """The role that changing a schedule needs: that of the kinds of plans for what it says something about."""
+    """The role needed to change a schedule: the highest of the plan kinds for the fields that it sets."""
     return PlanKind.SCHEDULE.facts.role if _FOR_ADMINS.isdisjoint(subjects) else AccessRole.ADMIN

@@ -36,7 +36,7 @@ class PlanEffect:
     sessions_moved: int = 0
     cache_tokens_lost: int = 0
     requests_in_flight: int = 0
-    """Requests now at the instances that leave; they are served to their end there."""
+    """Requests in flight at the instances that leave; they finish there."""
     key_share_moved: float = 0.0
     """Share (0-1) of the keys on the hash ring that change their owner, mean over both rings."""
     predicted_attainment: float | None = None

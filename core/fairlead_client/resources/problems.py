@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMeanwhile:
-    """A change that somebody else made of what a plan was to change. `by` None = it is not known who; `diff` as a
+    """A change by somebody else to an object that a plan was to change. `by` None = unknown person; `diff` as a
     plan's.
     """
 

@@ -45,7 +45,7 @@ class RingChange:
     moved_share: float
     sessions_moved: int
     sessions_leaving: int
-    """Those of `sessions_moved` whose instance leaves: exact."""
+    """Sessions among `sessions_moved` whose instance leaves; an exact number."""
     imbalance: float | None
     moves: list[KeyMove]
 

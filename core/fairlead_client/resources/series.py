@@ -15,12 +15,12 @@ class Scope(StrEnum):
 
 
 class Drawn(StrEnum):
-    """How values follow each other."""
+    """How a chart connects consecutive values."""
 
     LINE = "line"
     """Measured in each step; None where nothing was."""
     STEPS = "steps"
-    """In force until another value is; None before the first that is known."""
+    """A value holds until the next one; None before the first known value."""
     POINTS = "points"
     """Known at moments; the steps between them have none."""
 
@@ -57,7 +57,7 @@ class AnnotationKind(StrEnum):
     """What happened."""
 
     SCALED = "scaled"
-    """Another number of instances is wanted."""
+    """The desired number of instances changed."""
     REVISION = "revision"
     """Another spec."""
     SCHEDULE = "schedule"

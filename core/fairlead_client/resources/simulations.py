@@ -54,7 +54,7 @@ class TraceRequest:
 
     `timestamp` in milliseconds, `hash_ids` one for each 512 tokens of the prompt, the last one usually partial: equal
     ids mean equal text up to and including that block. Requests without a `session_id` belong to the session that their
-    ids tell.
+    ids show.
     """
 
     timestamp: float
@@ -68,10 +68,10 @@ class TraceRequest:
 class SimulationRequest:
     """What to try. The first policy is what the others are compared with.
 
-    Traffic is what was recorded from `start` to `end` (RFC 3339, or as now-1h), or `trace`. `rates` are multiples of
-    the rate at which it came. The pool is as it is now, but for `replicas` (or `prefill_replicas` and
-    `decode_replicas`); `engine` is the model of its engines, computing so many times as fast that prompts are computed
-    at the speed that the pool declares. The same request with the same `seed` gives the same numbers.
+    Traffic is the requests recorded from `start` to `end` (RFC 3339, or as now-1h), or `trace`. `rates` are
+    multiples of the recorded rate. The pool is as it is now, but for `replicas` (or `prefill_replicas` and
+    `decode_replicas`); `engine` is the model of its engines, sped up or slowed down until it computes prompts at the
+    speed that the pool declares. The same request with the same `seed` gives the same numbers.
     """
 
     policies: list[SimulatedPolicy]

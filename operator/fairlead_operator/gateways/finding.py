@@ -18,7 +18,7 @@ class FindsObjects(Protocol):
 async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
     """All objects with these labels; None when the cluster knows no such kind, or lets this operator see none of it.
 
-    What is optional must not keep a pool from being reconciled. Raises ClusterError.
+    An optional kind must not keep a pool from being reconciled. Raises ClusterError.
     """
     try:
         return await cluster.find(resource, namespace, selector)

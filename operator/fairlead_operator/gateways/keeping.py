@@ -1,4 +1,4 @@
-"""Makes and removes the objects by which gateways find a pool, and reports what gateways say of it."""
+"""Creates and removes the objects by which gateways find a pool, and reports what gateways answer."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -71,12 +71,12 @@ class GatewayObjects:
         self._picker = picker
         self._is_removed = False
         self._most_ports = MOST_TARGET_PORTS
-        """One where the cluster's definition is of GAIE 1.0, which takes no more."""
+        """Maximum number of target ports per InferencePool: one where the cluster's definition is that of GAIE 1.0."""
 
     async def keep(
         self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], ports: Sequence[int]
     ) -> GatewayFacts | None:
-        """Make what the spec in force asks for, or remove what a former one asked for; what there is to tell.
+        """Make what the spec in force asks for, or remove what a former one asked for; returns the report.
 
         `ports` are those that instances listen at. None when the pool asks for no gateway and none of its objects is
         left. Raises ClusterUnavailable.

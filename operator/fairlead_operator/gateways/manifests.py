@@ -30,7 +30,8 @@ def own_service(pool: str) -> str:
 
 
 def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[int], picker: PickerSettings) -> dict[str, Any]:
-    """The GAIE InferencePool: instances that listen at one of `ports`, picked by whom the pool's own Service leads to.
+    """The GAIE InferencePool: instances that listen at one of `ports`, with the endpoint picker that the pool's own
+    Service leads to.
 
     Every instance has the pool's label: those that the pool makes, adopted ones, and of a LeaderWorkerSet the leaders.
     """
@@ -73,7 +74,7 @@ def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: M
 
 def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The EndpointSlices of the pool's own Service, made of those of the routers': one for each kind of address. None
-    when no router is there: Kubernetes tells no ports then.
+    when no router is there, as Kubernetes then reports no ports.
     """
     found: dict[str, tuple[int, dict[str, bool]]] = {}
     for document in sorted(of_routers, key=lambda one: str(one["metadata"]["name"])):

@@ -31,7 +31,7 @@ class GatewayNews:
         self._seen: dict[PoolKey, str | None] = {}
 
     def note(self, pool: PoolKey, *, wants: bool) -> None:
-        """Whether the pool wants gateways, after a round of it."""
+        """Note after a pool's round whether the pool asks for gateways."""
         if wants:
             self._seen.setdefault(pool, None)
         else:

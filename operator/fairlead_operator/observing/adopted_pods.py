@@ -18,8 +18,8 @@ _ENDED = frozenset({"Failed", "Succeeded"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A selected pod that is not an instance of the pool yet. `claimant` has it already: the uid and the name of a
-    pool, as the pod tells them.
+    """A selected pod that is not an instance of the pool yet. `claimant` is the pool that has it already: uid and
+    name, from the pod's owner reference.
     """
 
     pod: Mapping[str, Any]

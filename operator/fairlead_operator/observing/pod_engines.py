@@ -43,8 +43,8 @@ class ShownPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEngine:
-    """What is known of a pod's engine. `engine` None: it is as the spec in force says. `is_assumed`: so is the port,
-    only because neither a revision nor the pod tells another.
+    """What is known of a pod's engine. `engine` None: the engine of the spec in force. `is_assumed`: the port is
+    also taken from the spec, because neither a revision nor the pod names one.
     """
 
     port: int | None

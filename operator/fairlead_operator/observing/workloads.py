@@ -24,7 +24,7 @@ class WorkloadReading:
 
 
 def refused_workload(role: Role, target: ScaleTargetSpec, words: str) -> WorkloadReading:
-    """The workload of which the Kubernetes API tells us nothing, and why."""
+    """The workload that could not be read from the Kubernetes API, and why."""
     message = f"{target.kind} {target.name} is not scaled, as the Kubernetes API refuses to show it: {words}"
     return WorkloadReading(role=role, workload=None, problem=ScaleProblem(reason=ScaleProblemReason.REFUSED, message=message))
 
@@ -49,7 +49,7 @@ def read_workload(
         return refused(ScaleProblemReason.MISSING, f"{what} does not exist; correct roles[].scaleTargetRef")
     strange = sorted(pod["metadata"]["name"] for pod in pods if not _is_of(pod["metadata"], target))
     if strange:
-        message = f"{strange[0]} is selected and is no pod of {what}, which is not scaled; let roles[].selector find its pods only"
+        message = f"{strange[0]} is selected and is not a pod of {what}, which is not scaled; let roles[].selector find its pods only"
         return refused(ScaleProblemReason.OTHER_PODS, message)
     elsewhere = sorted(pod["metadata"]["name"] for pod in others if _is_of(pod["metadata"], target))
     if elsewhere:

@@ -21,8 +21,8 @@ from fairlead_operator.reconciling.specs import SpecInForce
 class Children:
     """The children of one pool.
 
-    It remembers when they were last found right, which only saves calls. They are looked at again after an event about
-    one of them, a change of what they follow from, and `recheck_seconds`.
+    It remembers when they were last found correct, only to save calls. They are checked again after an event about one
+    of them, a change of their inputs, or `recheck_seconds`.
     """
 
     def __init__(self, cluster: Cluster, retries: ActionRetries, recheck_seconds: float) -> None:

@@ -51,7 +51,7 @@ class RoundEvent:
 
 
 def round_events(round_: PoolRound) -> Iterator[RoundEvent]:
-    """Windows, numbers wanted, the spec, the rollout, and numbers that no bound allows."""
+    """Events of a round: windows, desired numbers, the spec, the rollout, and numbers outside all bounds."""
     for event in window_events(round_.reading.status, round_.schedules, round_.now):
         yield RoundEvent(reason=event.reason, message=event.message, after=event.figure)
     yield from _of_numbers(round_)

@@ -105,8 +105,8 @@ def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
 
 
 def service_target(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> int | str:
-    """The target of the pool's Service: the name that leads to each pod's own port, if it does so in all of them; else
-    the number that the spec says. Without a spec there is no Service to make.
+    """The target of the pool's Service: the port name that all pods have, if they share one; else the port number of
+    the spec. None without a spec, as then no Service is made.
     """
     named = all(pod.shown.named == pod.engine.port for pod in pods if not pod.instance.terminating)
     return PORT_NAME if named or spec is None else spec.engine.port
@@ -123,7 +123,7 @@ def target_ports(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[int, ...
 
 
 def troubles_of(pods: tuple[Pod, ...]) -> tuple[Trouble, ...]:
-    """What keeps instances from running; not of those that end."""
+    """What keeps instances from running; instances that are being deleted are left out."""
     return tuple(pod.trouble for pod in pods if pod.trouble is not None and not pod.instance.terminating)
 
 

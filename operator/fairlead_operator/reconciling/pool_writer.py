@@ -65,8 +65,8 @@ class PoolWriter:
         self._children.changed()
 
     async def write(self, round_: PoolRound) -> Written:
-        """Do everything that the round decided. What is refused keeps nothing else from being done, but what scaling
-        remembers. Raises ClusterUnavailable.
+        """Carry out everything that the round decided. A refused write stops nothing else, except the write of
+        scaling's memory. Raises ClusterUnavailable.
         """
         reading, now = round_.reading, round_.now
         identity, in_force = reading.identity, reading.in_force
@@ -112,7 +112,7 @@ class PoolWriter:
         """Tell once of an instance whose engine's port is only believed to be the one that the spec says."""
         assumed = {pod.instance.id for pod in pods if pod.engine.is_assumed and not pod.instance.terminating}
         for name in sorted(assumed - self._assumed):
-            words = "neither a revision nor its containers tell what it was made with; it is taken to be as spec.engine says now"
+            words = "neither a revision nor its containers show what it was created with; spec.engine as it is now is assumed"
             self._recorder.record(identity, now, "EngineAssumed", f"{name} has an earlier template, and {words}", instance=name)
         self._assumed = assumed
 

@@ -40,12 +40,12 @@ class Revisions:
         self._read: tuple[str, dict[str, Any]] | None = None
         """Name and data of the revision that was read last; one revision's data never change."""
         self._sources: tuple[object, Mapping[str, Former]] = (None, {})
-        """What was asked last of `made_from`, and the answer."""
+        """The last call of `made_from`, with its answer."""
         self._noted: tuple[str, str] | None = None
         """The revision that said something of its rollout last, and what."""
 
     async def keep(self, identity: PoolIdentity, in_force: SpecInForce, used: frozenset[str]) -> None:
-        """Have the spec in force among the revisions as the newest, and no more of them than the spec says.
+        """Store the spec in force as the newest revision, and keep at most as many revisions as the spec says.
 
         The revisions named in `used`, which instances may still have, are kept beyond that.
         """
@@ -105,8 +105,8 @@ class Revisions:
             self._noted = name, note
 
     async def note_of_newest(self, identity: PoolIdentity, in_force: SpecInForce) -> str:
-        """What the revision of the spec in force says of its rollout; empty if it says nothing, or another is newer:
-        then its rollout was another one. Raises ClusterError.
+        """The note about the rollout in the revision of the spec in force; empty without one, or if another revision
+        is newer, as its note is about another rollout. Raises ClusterError.
         """
         metadata: Mapping[str, Any] = next((item["metadata"] for item in await self._newest_first(identity)), {})
         is_ours = metadata.get("name") == revision_in_force(identity, in_force)

@@ -167,8 +167,8 @@ def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> Des
 def scale_steps(
     status: Mapping[str, Any], wanted: tuple[WantedReplicas, ...], standing: Mapping[Role, int] = NONE_STANDING
 ) -> tuple[ScaleStep, ...]:
-    """The roles of which another number is wanted than the status says, or than stands where it says none; none for a
-    role that has no number yet.
+    """The roles whose desired number differs from the status or, without a number there, from the present number; not
+    roles that have no number yet.
     """
     told = {role["name"]: role.get("desired") for role in status.get("roles") or ()}
     before = {role.value: number for role, number in standing.items()} | {
@@ -199,7 +199,7 @@ def role_object_status(
 ) -> dict[str, Any]:
     """The status of a role's object.
 
-    Its message is about the number that is asked for; what a schedule makes of that is in the pool's status.
+    Its message is about the declared number; the number that a schedule makes of it is in the pool's status.
     """
     return {
         "observedGeneration": int(document["metadata"].get("generation") or 0),

@@ -57,7 +57,7 @@ def rollout_round(
     observations: PoolObservations | None,
     now: float,
 ) -> RolloutRound:
-    """Judge the pool's rollout by what is seen now, `before` being what is known of it."""
+    """Judge the pool's rollout by the present observations and by `before`, its known progress."""
     if spec is None:
         return RolloutRound(before=before, now=before, trouble=None, halted=False)
     current = watch(before, _key(spec, desired), spec.rollout, desired, observed, observations, now)
@@ -98,8 +98,8 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
 
 
 def rollout_note(rollout: Rollout) -> str:
-    """What the revision that is rolled out says of its rollout, as JSON: what cannot be seen again, should the pool's
-    status be lost. Why it was stopped stays so, and what it is compared with.
+    """The rollout's note for its revision, as JSON: facts that could not be observed again if the pool's status were
+    lost, namely why it was halted and what it is compared with.
     """
     kept = replace(rollout, updated={}, updated_at=rollout.began_at, worse_since=None)
     document = rollout_document(kept if rollout.regressed else replace(kept, measured=""))

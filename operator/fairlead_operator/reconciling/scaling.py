@@ -1,4 +1,4 @@
-"""The numbers that scaling sets for this round: what it remembers in the status, what it tells, when it is due. Pure.
+"""The numbers that scaling sets for this round: what it remembers in the status, what it reports, when it is due. Pure.
 
 `fairlead.scaling` decides. All that it remembers is in `status.scaling`, so a restart between any two rounds changes
 nothing. While the control API does not answer there are no signals, and the numbers stay as they are.
@@ -32,7 +32,9 @@ TOLD_SECONDS = 86_400.0
 
 
 def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
-    """What scaling remembers by a pool's status; nothing where that cannot be read, or cannot have been written."""
+    """Scaling's memory from a pool's status; empty where it cannot be read, or cannot have been written by an
+    operator.
+    """
     try:
         memory = msgspec.convert((status.get("scaling") or {}).get("memory") or {}, ScalingMemory)
     except msgspec.ValidationError:
@@ -94,10 +96,10 @@ def scaled(
     now: float,
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> Scaled:
-    """From the numbers wanted by declaration to those wanted now, within what open windows of `schedules` set.
+    """Turns the declared numbers of instances into those desired now, within the bounds of open windows of
 
-    `answer` is the control API's of this round, None when it did not answer. `standing` has the numbers to go on from
-    of roles whose memory is lost.
+    `schedules`. `answer` is the control API's answer of this round, None without one. `standing` has the present
+    numbers of roles whose scaling memory is lost.
     """
     status = pool.get("status") or {}
     if spec is None or schedules is None:

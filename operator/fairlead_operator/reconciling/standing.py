@@ -36,8 +36,8 @@ def is_lost(spec: PoolSpec | None, status: Mapping[str, Any]) -> bool:
 def standing_numbers(
     spec: PoolSpec, identity: PoolIdentity, budgets: Iterable[Mapping[str, Any]], instances: Iterable[ObservedInstance]
 ) -> Mapping[Role, int]:
-    """The number of each role by its own budget, else of the instances that are there and not given up; none of a role
-    that has neither.
+    """The present number of each role: from its own budget, else the number of its instances that are not being
+    removed; no entry for a role that has neither.
     """
     own = {item["metadata"]["name"]: item["metadata"] for item in budgets if is_owned(item["metadata"], identity.uid)}
     seen = tuple(instances)

@@ -31,7 +31,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 
 MOST_STRANGERS = 64
-"""Most connections whose routers have not proven their identity; one more ends the oldest."""
+"""Maximum number of connections whose routers have not proven their identity; one more ends the oldest."""
 LONGEST_NAME = 200
 """Characters of a router's name."""
 

@@ -85,7 +85,7 @@ class Company:
         self._callers.let_stale_go()
 
     def decide_no_more(self) -> None:
-        """Before this router stops: nobody may ask it any more. What it asks for goes on."""
+        """Before this router stops: end the connections of routers that ask it. Its own questions continue."""
         self._stopping = True
         for directory in self._directories:
             directory.leave(self._router)

@@ -12,7 +12,7 @@ SILENCE_SECONDS = 1.5
 """A router that stays silent for longer counts as gone."""
 STALE_SHARE = 0.8
 """After this share of it, a frame ends the connection unread: it may have waited while this process was suspended, and
-the router that asked has gone on alone. To decide for it now would decide twice.
+the router that asked has decided alone by now. Answering would decide twice.
 """
 GREETING_SECONDS = 2.0
 """A router that has not proven its identity by then is dropped, however often it sends something."""

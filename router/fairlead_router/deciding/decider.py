@@ -50,7 +50,7 @@ class OtherRouter:
         self._asked: dict[str, Pool] = {}
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
-        """By pool that it left shortly after it was asked: the seconds until it is asked again."""
+        """Keyed by pool that it left shortly after it was asked: the seconds until it is asked again."""
         self._asked_at: dict[str, float] = {}
         self.answers = False
         """Whether it has proven that it is the listed router, and so can be asked."""

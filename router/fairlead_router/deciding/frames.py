@@ -30,7 +30,7 @@ PROTOCOL = 4
 """Routers with different numbers do not ask each other."""
 
 LARGEST_FRAME = 1024 * 1024
-"""Most bytes of a frame."""
+"""Maximum number of bytes of a frame."""
 LARGEST_GREETING = 1024
 """The same limit for a router that has not yet proven that it may ask."""
 MOST_BLOCKS = 48 * 1024
@@ -39,7 +39,7 @@ _LENGTH_BYTES = 4
 
 
 class FrameError(Exception):
-    """The bytes are no frame of this protocol."""
+    """The bytes are not a frame of this protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,5 +192,5 @@ def bounded(word: Word) -> Word:
 
 
 def named(request_id: str) -> RoutingRequest:
-    """A request in a verdict: its router has the rest of it."""
+    """A request in a verdict, by its id: its router has the other fields."""
     return RoutingRequest(id=request_id, arrived_at=0.0, prompt_tokens=0, blocks=(), first_bytes_hash=0)

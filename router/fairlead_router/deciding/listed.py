@@ -46,7 +46,7 @@ class Directory(Protocol):
         """Make this router known, again if it was forgotten. Raises OSError."""
 
     def leave(self, router: str) -> None:
-        """Make it known no more."""
+        """Withdraw the router's address from the directory."""
 
     def listed(self) -> dict[str, Listed]:
         """All routers known by name."""
@@ -57,8 +57,8 @@ _decoder = msgspec.json.Decoder(Listed)
 
 
 class Folder:
-    """The files of all routers. A killed router leaves its file, whose address answers no more or belongs to a
-    stranger.
+    """The files of all routers. A killed router leaves its file behind, whose address no longer answers or
+    belongs to another process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,7 +77,7 @@ class Folder:
         temporary.replace(path)
 
     def leave(self, router: str) -> None:
-        """Make it known no more."""
+        """Withdraw the router's address from the directory."""
         with contextlib.suppress(OSError):
             self._file(router).unlink()
 

@@ -25,7 +25,7 @@ class _Attempt:
 
 
 class Meeting:
-    """Connects in the background, so that an address where nobody answers holds up nothing. `ended` is called with each
+    """Connects in the background, so that an address without an answer delays nothing. `ended` is called with each
     connection that ends.
     """
 
@@ -36,11 +36,11 @@ class Meeting:
         self._random = random.Random()  # only for jitter between attempts
 
     def others(self) -> tuple[OtherRouter, ...]:
-        """Those with an open connection."""
+        """Routers with an open connection."""
         return tuple(self._others.values())
 
     def answering(self) -> dict[str, OtherRouter]:
-        """Those of them, by name, that have proven their identity."""
+        """Connected routers that have proven their identity, keyed by name."""
         return {name: other for name, other in self._others.items() if other.answers}
 
     def follow(self, listed: Mapping[str, Listed], made: Callable[[Listed], OtherRouter]) -> None:
@@ -92,7 +92,7 @@ class Meeting:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await asyncio.get_running_loop().create_connection(other.protocol, listed.host, listed.port)
-        except (OSError, TimeoutError, ValueError, OverflowError):  # the last two for what is no address
+        except (OSError, TimeoutError, ValueError, OverflowError):  # the last two for what is not an address
             self._pause(attempt)
             return
         finally:

@@ -36,7 +36,7 @@ class Handshake:
         return self._code(_IS_ASKED)
 
     def is_asking(self, code: bytes) -> bool:
-        """Whether a `Proof` is good; the check takes as long for every code."""
+        """Whether a `Proof` is valid; the check takes the same time for every code."""
         return hmac.compare_digest(code, self.of_asking())
 
     def is_asked(self, code: bytes) -> bool:

@@ -8,7 +8,7 @@ largest is the rank's.
 What moves with an engine's steps is read by rank. A step of vLLM that ends no part of an answer, as most of a long
 prompt's do, moves only the used share of its KV cache: it counts tokens and steps by what its answers get
 (`AsyncLLM._run_output_handler`). SGLang repeats its figures for up to 30 s after it has become idle
-(`Scheduler.check_memory`), so that it is given so much more time.
+(`Scheduler.check_memory`), so it is given that much more time.
 """
 
 import math
@@ -85,11 +85,11 @@ METRIC_NAMES: Mapping[str, MetricNames] = MappingProxyType(
         ),
     }
 )
-"""By `engine.type`."""
+"""Keyed by `engine.type`."""
 
 
 class PageUnreadable(Exception):
-    """The answer is no list of models."""
+    """The answer is not a list of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ _MODELS = msgspec.json.Decoder(_Models)
 
 
 def _samples(page: bytes, name: str) -> Iterator[tuple[bytes, float]]:
-    """Labels and value of every sample of exactly this name in a Prometheus text page; without what is no number."""
+    """Labels and value of every sample of exactly this name in a Prometheus text page; without what is not a number."""
     wanted = name.encode()
     place = page.find(wanted)
     while place >= 0:

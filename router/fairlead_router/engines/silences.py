@@ -13,14 +13,14 @@ SILENT_SECONDS = 30.0
 
 
 class Stall(NamedTuple):
-    """An engine has work and makes no progress, or these data-parallel `ranks` of it have. `avoidable`: others can
-    serve what waits for it.
+    """An engine, or these data-parallel `ranks` of it, has work and makes no progress. `avoidable`: other
+    instances can serve its waiting requests.
     """
 
     words: str
     avoidable: bool
     ranks: Collection[int] | None = None
-    """None: all its ranks."""
+    """None: all ranks of the engine."""
 
     def concerns(self, rank: int | None) -> bool:
         """Whether requests at this rank wait for what is stalled; None: nobody knows which rank has them."""
@@ -28,9 +28,9 @@ class Stall(NamedTuple):
 
 
 class Silences:
-    """By address: since when each engine has answered nothing, how many requests it says that it runs, and whether it
-    is stalled. An engine answers if it serves its metrics, which a working engine does while it computes, or sends
-    anything of a request.
+    """Keyed by address: since when each engine has answered nothing, how many requests it says that it runs, and
+    whether it is stalled. An engine answers if it serves its metrics, which a working engine does while it computes, or
+    sends anything of a request.
 
     Times are those of `awake`, which stands still while this process does.
     """

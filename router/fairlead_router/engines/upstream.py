@@ -48,7 +48,7 @@ class UpstreamPool:
             kind = "deadline" if limit < self._connect_seconds else "unreachable"
             raise UpstreamFailure(kind, f"{address} did not accept a connection within {limit:.3g} s") from None
         except (OSError, ValueError) as error:
-            why = error if isinstance(error, OSError) else "it is no host and port"  # Python's words for such a name differ by version
+            why = error if isinstance(error, OSError) else "it is not a host and port"  # Python's words for such a name differ by version
             raise UpstreamFailure("refused", f"{address} refused the connection: {why}") from None
         self.opened += 1
         return connection

@@ -1,4 +1,4 @@
-"""Whose a request is and which priority class it has: what its client says, as far as that may be believed.
+"""The tenant and the priority class of a request: what its client says, as far as the client is trusted.
 
 The headers are those of llm-d's endpoint picker, the newer names first; there the class is an InferenceObjective, here
 one of the pool's. A key of the gateway's own settings is the operator's, and so is trusted. A key that people made may
@@ -31,7 +31,9 @@ def priority_class(headers: Shown, key: GatewayKey | None, pool: Pool, *, truste
 
 
 def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
-    """Whose turn a request for the pool takes: the id of its key, a digest of what a trusted client names, or ""."""
+    """The tenant as whose a request for the pool counts: the id of its key, a digest of the name that a trusted client
+    gives, or "".
+    """
     if pool.table.routing.fairness != FAIR_TENANTS:
         return ""
     if _is_trusted(key, trusted=trusted):

@@ -33,7 +33,7 @@ _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_co
 
 
 class Disputed(Exception):
-    """The engine makes other tokens of the request than of the question for it."""
+    """The engine's token count of the request differs from its answer to the question."""
 
 
 @value

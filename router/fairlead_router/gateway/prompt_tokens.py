@@ -31,7 +31,7 @@ each turn, so the known part of what its engine holds would soon be a fifth too 
 """
 
 AT_ONCE = 4
-"""Most questions in flight to the engines of one pool; further prompts stay unknown."""
+"""Maximum number of questions in flight to the engines of one pool; further prompts stay unknown."""
 
 MOST_DISPUTES, DISPUTED_SECONDS = 5, 60.0
 """When engines dispute this many requests of a path in a row (they made other tokens), questions for that path pause
@@ -63,7 +63,7 @@ class _Asking:
         self.disputes: Counter[str] = Counter()
         """Disputes in a row, by path."""
         self.disputed_until: dict[str, float] = {}
-        """Until when a path is not asked about, in Unix seconds."""
+        """The Unix time until which a path is not asked about."""
 
     def dispute(self, path: str, now: float) -> None:
         """Note that an engine made other tokens of a request."""

@@ -97,10 +97,10 @@ UNSURE_TOKENS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptText:
-    """A prompt as it determines its tokens: texts, each with what stands before it (as a role)."""
+    """The parts of a prompt that determine its tokens: texts, each with its prefix, such as a role."""
 
     root: bytes
-    """What else the tokens depend on: the form, the template's arguments."""
+    """Further inputs of the tokens: the request's form and the template's arguments."""
     heads: tuple[bytes, ...]
     texts: tuple[bytes, ...]
     cache_salt: str | None = None
@@ -110,7 +110,7 @@ class PromptText:
 
     @property
     def size(self) -> int:
-        """Bytes of all that is rendered: tools, texts and what stands before them (as calls of tools)."""
+        """Bytes of everything rendered: tools, texts, and their prefixes, such as tool calls."""
         return self.tool_bytes + sum(map(len, self.heads)) + sum(map(len, self.texts))
 
 
@@ -131,7 +131,7 @@ NOTHING_KNOWN = KnownBeginning()
 @dataclass(frozen=True, slots=True)
 class _Chunk:
     blocks: tuple[int, ...]
-    """Keys of the blocks that end in it."""
+    """Keys of the blocks that end in this part."""
     tokens: int
     """The prompt's tokens up to the end of this chunk."""
 

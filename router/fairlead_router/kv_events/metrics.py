@@ -14,9 +14,9 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
     ("events", "KV events taken into the index.", lambda reading: reading.events),
     ("event_gaps", "Times that batches of KV events were missing.", lambda reading: reading.gaps),
     ("event_replays", "Times that an engine was asked to replay KV events.", lambda reading: reading.replays),
-    ("event_restarts", "Restarts of engines that their KV events told.", lambda reading: reading.restarts),
+    ("event_restarts", "Restarts of engines, as seen in their KV events.", lambda reading: reading.restarts),
     ("event_batches_lost", "Batches of KV events that no replay brought back.", lambda reading: reading.batches_lost),
-    ("event_messages_unreadable", "Messages that are no batch of KV events.", lambda reading: reading.unreadable),
+    ("event_messages_unreadable", "Messages that are not a batch of KV events.", lambda reading: reading.unreadable),
 )
 
 
@@ -53,7 +53,7 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
     blocks = GaugeMetricFamily("fairlead_router_kv_blocks", "Blocks that the instance holds, by its events.", labels=_LABELS)
     lag = GaugeMetricFamily(
         "fairlead_router_kv_event_lag_seconds",
-        "From when an engine made its newest batch of KV events until it arrived, by both clocks.",
+        "Seconds from the creation of the newest batch of KV events (engine's clock) to its arrival (router's clock).",
         labels=_LABELS,
     )
     state = GaugeMetricFamily("fairlead_router_kv_event_state", "1 at how far the events are heard.", labels=(*_LABELS, "state"))
@@ -67,12 +67,14 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
 
 
 def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
-    """By pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
+    """Keyed by pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
-        "fairlead_router_cache_beliefs", "Answered requests of which the engine told how much was cached.", labels=labels
+        "fairlead_router_cache_beliefs", "Answered requests whose engine reported how many prompt tokens were cached.", labels=labels
     )
-    exact = CounterMetricFamily("fairlead_router_cache_beliefs_exact", "Those of them that were believed to the token.", labels=labels)
+    exact = CounterMetricFamily(
+        "fairlead_router_cache_beliefs_exact", "Those of them whose cached tokens the router knew exactly.", labels=labels
+    )
     tokens = CounterMetricFamily(
         "fairlead_router_cache_belief_tokens",
         "Cached prompt tokens of these requests: predicted, reported by the engine, and the sum of what they differ by.",
@@ -90,7 +92,7 @@ def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> 
 
 
 def token_families(pools: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[Metric]:
-    """By pool: prompts by how much of their tokens was known, and questions for tokens by outcome."""
+    """Keyed by pool: prompts by how much of their tokens was known, and questions for tokens by outcome."""
     prompts = CounterMetricFamily(
         "fairlead_router_known_prompts",
         "Requests to pools with KV events, by how much of the prompt's tokens was known when they were routed.",

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Readable(Protocol):
-    """Something with sockets."""
+    """A reader of sockets that can be polled together with others."""
 
     def read(self, until: float) -> bool:
         """Take what has arrived, until this moment of `time.perf_counter`. Returns whether there may be more."""
@@ -64,7 +64,7 @@ class SlicedReader:
                 if readable.read(until):
                     self.wake(readable)
             except Exception:
-                logger.exception("reading KV events failed; the router goes by its own history there")
+                logger.exception("reading KV events failed; the router uses its own history of requests for this instance")
                 readable.give_up()
         if self._ready and not self._scheduled:
             self._scheduled = True

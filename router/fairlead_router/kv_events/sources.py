@@ -114,7 +114,7 @@ def _of_server_info(answer: bytes) -> dict[int, _Told]:
     if told is None:
         return {}
     if not 0 < told.dp_size <= MOST_RANKS:
-        raise SourcesUnreadable(f"{_SGLANG_PATH} tells of {told.dp_size} data-parallel ranks, which is no number from 1 to {MOST_RANKS}")
+        raise SourcesUnreadable(f"{_SGLANG_PATH} reports {told.dp_size} data-parallel ranks, which is not a number from 1 to {MOST_RANKS}")
     replay = told.replay_endpoint_port_base
     return {
         rank: _Told(
@@ -142,7 +142,7 @@ def _listed(answer: bytes) -> list[_Told]:
     if isinstance(told, list):
         return told
     if not all(key.isdecimal() for key in told):
-        raise SourcesUnreadable(f"{_VLLM_PATH} answered an object whose keys are no ranks")
+        raise SourcesUnreadable(f"{_VLLM_PATH} answered an object whose keys are not ranks")
     for key, one in told.items():
         one.data_parallel_rank = int(key)
     return list(told.values())

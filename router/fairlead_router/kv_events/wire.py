@@ -14,7 +14,7 @@ from fairlead.kv_events.events import BlockHash, EventKind
 
 
 class BatchUnreadable(Exception):
-    """The bytes are no batch of KV events; the message says where they differ."""
+    """The bytes are not a batch of KV events; the message says where they differ."""
 
 
 class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):
@@ -34,7 +34,7 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
 
     @property
     def cache_salt(self) -> str | None:
-        """Only maps have it."""
+        """The cache salt; only events encoded as maps have it."""
         return None
 
 
@@ -149,5 +149,5 @@ def _event(raw: msgspec.Raw) -> WireEvent | None:
 
 
 def _is_map(encoded: bytes) -> bool:
-    """By the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for larger ones."""
+    """Keyed by the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for larger ones."""
     return b"\x80" <= encoded[:1] < b"\x90" or encoded[:1] in (b"\xde", b"\xdf")

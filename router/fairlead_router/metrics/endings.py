@@ -69,7 +69,7 @@ CONSEQUENCES: Mapping[Ending, Consequences] = {
         "the answer",
     ),
     Ending.REFUSED: Consequences(
-        "the pool refuses it before an engine is sent it: early rejection, full or too long in a queue, nobody serves, shutdown",
+        "the pool refuses it before it is sent to an engine: early rejection, full or too long in a queue, no instance serves, shutdown",
         Charged.NOTHING,
         Outcome.REFUSED,
         "refused",

@@ -56,14 +56,16 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
         "Requests queued in this router for an instance, also those of other routers for which it decides.",
         labels=["pool", "instance"],
     )
-    usage = GaugeMetricFamily("fairlead_router_kv_usage", "KV cache usage (0-1) as the engine last told.", labels=["pool", "instance"])
+    usage = GaugeMetricFamily(
+        "fairlead_router_kv_usage", "KV cache usage (0-1) as the engine last reported it.", labels=["pool", "instance"]
+    )
     told = GaugeMetricFamily(
         "fairlead_router_engine_requests",
         "Requests in the engine by its own metrics, of all its clients: running, or waiting to.",
         labels=["pool", "instance", "state"],
     )
     sizes = GaugeMetricFamily(
-        "fairlead_router_engine_kv_cache_tokens", "Tokens that the engine's KV cache holds, as it told.", labels=["pool", "instance"]
+        "fairlead_router_engine_kv_cache_tokens", "Tokens that the engine's KV cache holds, as it reports.", labels=["pool", "instance"]
     )
     life = GaugeMetricFamily(
         "fairlead_router_engine_life",
@@ -87,7 +89,7 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
     )
     rank_usage = GaugeMetricFamily(
         "fairlead_router_rank_kv_usage",
-        "KV cache usage (0-1) of such a rank, as the engine last told.",
+        "KV cache usage (0-1) of such a rank, as the engine last reported it.",
         labels=["pool", "instance", "rank"],
     )
     rank_life = GaugeMetricFamily(

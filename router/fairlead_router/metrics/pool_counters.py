@@ -89,7 +89,7 @@ class PoolCounters:
         self.cancelled = 0
         self.rejected_by_engine = 0
         self.classes: defaultdict[str, ClassCounters] = defaultdict(ClassCounters)
-        """By priority class, of a pool that declares some."""
+        """Keyed by priority class, of a pool that declares some."""
         self.direct: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.retries = 0
@@ -105,7 +105,7 @@ class PoolCounters:
         self.unfetched = 0
         self.unkept_decisions = 0
         self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
-        """By instance, and by the basis of the belief: `events`, `expected` or `history`."""
+        """Keyed by instance, and by the basis of the belief: `events`, `expected` or `history`."""
         self.known_prompts: Counter[str] = Counter()
         """Requests to a pool with KV events, by how much of the prompt's tokens was known."""
         self.tokenizing: Counter[str] = Counter()

@@ -60,7 +60,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     odd = CounterMetricFamily(
         "fairlead_router_implausible_usages",
-        "Token counts and cache usages engines told that cannot be; taken as unknown, or as the most that can be.",
+        "Impossible token counts and cache usages that engines reported; treated as unknown, or as the largest possible value.",
         labels=["pool"],
     )
     tokens = CounterMetricFamily(
@@ -170,7 +170,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
     """Gauges by pool."""
     held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
     size = GaugeMetricFamily(
-        "fairlead_router_bytes_per_token", "Bytes of prompt text taken as one token, as declared or learnt.", labels=["pool"]
+        "fairlead_router_bytes_per_token", "Bytes of prompt text taken as one token, as declared or as measured.", labels=["pool"]
     )
     kinds = GaugeMetricFamily(
         "fairlead_router_kind_bytes_per_token",
@@ -180,7 +180,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
     )
     error = GaugeMetricFamily(
         "fairlead_router_prompt_tokens_error",
-        "Mean absolute error of prompts' token counts against the engines' own, over the last 500 told (0.1 = 10 %), with the figure in"
+        "Mean absolute error of prompts' token counts against the engines' own, over the last 500 reported ones (0.1 = 10 %), with the figure in"
         " use and with the declared one.",
         labels=["pool", "bytes_per_token"],
     )
@@ -191,7 +191,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
     )
     off = GaugeMetricFamily(
         "fairlead_router_time_estimate_error",
-        "Mean absolute error of predicted times over the last few hundred prefills or answers (0.1 = 10 %), by what was learnt and by"
+        "Mean absolute error of predicted times over the last few hundred prefills or answers (0.1 = 10 %), by the measured and by the declared speed,"
         " spec.engine.prefillTokensPerSecond.",
         labels=["pool", "phase", "by"],
     )
@@ -202,7 +202,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
     )
     assumed = GaugeMetricFamily(
         "fairlead_router_assumed_routers",
-        "Routers taken to have as much under way in the pool as this one, itself among them: live ones that share nothing of their work.",
+        "Routers assumed to have as much in flight in the pool as this one, itself included: live routers that share none of their load.",
         labels=["pool"],
     )
     for pool, waiting, sizes, speed, *estimates, routers in readings:
@@ -282,6 +282,6 @@ def learning_families(counters: TrainingCounters, reports: Mapping[str, Learning
     for (pool, fault), count in counters.refused.items():
         refused.add_metric([pool, fault], count)
     lost = CounterMetricFamily(
-        "fairlead_router_trainers_lost", "Trainer processes that died or hung, and were started anew.", value=counters.trainers_lost
+        "fairlead_router_trainers_lost", "Trainer processes that died or hung, and were restarted.", value=counters.trainers_lost
     )
     yield from (choices, samples, dropped, rounds, refused, behind, error, drift, lost)

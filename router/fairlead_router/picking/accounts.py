@@ -28,7 +28,9 @@ from fairlead_router.relaying.passing import ANSWER
 from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
-"""Most bytes of an unstreamed answer that are kept; of a longer one the small fields are read as it passes."""
+"""Maximum number of bytes of an unstreamed answer that are kept; of a longer one the small fields are read as it
+passes.
+"""
 
 PASSED_OVER = "passed-over"
 """The kind of an engine's failure that only its proxy saw."""
@@ -43,7 +45,7 @@ class Account(Protocol):
         """The response began, from the endpoint `served` if that is known: headers to set in it."""
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """More of the response's body. Returns what the client gets of it now."""
+        """A further piece of the response's body. Returns the bytes that the client gets now."""
 
     def ended(self, now: float) -> None:
         """The response is complete."""
@@ -204,7 +206,7 @@ class RoutedAccount:
 
     def _is_answer(self) -> bool:
         """Whether the body after a status of success is an answer. For a path that is not the gateway's: whether it is
-        no error.
+        not an error.
         """
         if self._reader is not None:
             return (self._reader.shortfall if self._is_known else self._reader.failure) is None

@@ -88,7 +88,7 @@ class DirectPicks:
     async def pick_holder(
         self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
-        """The instance that made the response; if none is remembered, look for it. No other can stand in for it."""
+        """The instance that made the response, looked up if not remembered. No other instance can serve the request."""
         path = target.partition(b"?")[0].removesuffix(b"/")
         response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
         found = await self._holders.find(response, opens, of_http1(asked.headers))  # engines speak that

@@ -34,7 +34,7 @@ INVALID_ARGUMENT, FAILED_PRECONDITION = 3, 9
 
 
 class Stage(Enum):
-    """How far a stream is."""
+    """The progress of a stream."""
 
     NEW = "new"
     READING = "reading"
@@ -73,7 +73,9 @@ class ResponseBegan(NamedTuple):
 
 
 class ResponsePiece(NamedTuple):
-    """More of the response's body, which its account passes on: `last` of it, and `ended` if no trailers follow."""
+    """A further piece of the response's body, which its account passes on: `last` marks the last one, `ended` that no
+    trailers follow.
+    """
 
     piece: bytes
     last: bool
@@ -129,7 +131,7 @@ class Exchange:
         return self._hear_request(message)
 
     def damaged(self) -> Sequence[Action]:
-        """The received bytes are no message of the protocol."""
+        """The received bytes are not a message of the protocol."""
         return self._violated("not a ProcessingRequest")
 
     def half_closed(self) -> Sequence[Action]:

@@ -14,7 +14,7 @@ from fairlead_router.picking.http2 import ConnectionFailed, HeaderBlocks
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 MOST_STREAMS = 2048
-"""Most streams of one connection; a proxy opens another for more."""
+"""Maximum number of streams of one connection; a proxy opens another for more."""
 MOST_WINDOW_CHANGES = 100
 """Changes of the streams' window that may arrive at once; each is computed for every stream."""
 MOST_QUEUED = 256 * 1024
@@ -38,9 +38,9 @@ class GrpcConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._queued = 0
-        """Bytes of streams' data in it."""
+        """Bytes of streams' data in `_out`."""
         self._has_more = False
-        """Whether a stream had to wait because of it."""
+        """Whether a stream has to wait because `_out` is full."""
         self._reading = False
         self._flush_due = False
         self._frames = FrameReader(self._take, self._begin)
@@ -254,7 +254,7 @@ class GrpcConnection(asyncio.Protocol):
         if number <= self._highest_stream:
             return  # of a stream that has ended here
         if not number % 2:
-            raise ConnectionFailed(http2.PROTOCOL_ERROR, f"stream {number} is no client's")
+            raise ConnectionFailed(http2.PROTOCOL_ERROR, f"stream {number} is not one that a client may open")
         self._highest_stream = number
         if not self._leaving:
             self._last_stream = number

@@ -77,7 +77,7 @@ class GrpcStream:
         self._buffer = bytearray()
         """The beginning of a message, which may come in a great many frames."""
         self._kept = 0
-        """Its size, as last reported to the listener."""
+        """Its size in bytes, as last reported to the listener."""
         self._sent: Callable[[], None] | None = None
         """Called when nothing waits any more."""
         self._unacknowledged = 0

@@ -55,7 +55,9 @@ class PickedRequest:
         self.memory = memory
         """What its body holds of the memory for bodies, for as long as the body is here."""
         self.body = b""
-        """As received or, later, as its engine gets it. No other copy is kept while the request waits."""
+        """The request's body as received or, later, as its engine gets it. No other copy is kept while the request
+        waits.
+        """
         self.encoded = True
         """Whether the body still has the codings that the headers name, if they name any."""
         self._made_id = ""

@@ -90,12 +90,12 @@ class Picker:
 
     @property
     def most_bytes(self) -> int:
-        """Most bytes of a body."""
+        """Maximum number of bytes of a body."""
         return self._most_bytes[0]
 
     @property
     def _most_bytes(self) -> tuple[int, str]:
-        """Most bytes of a body, and the setting that says so."""
+        """Maximum number of bytes of a body, and the setting that says so."""
         settings = self._settings
         return max((settings.max_body_bytes, BODY_LIMIT), (settings.max_upload_bytes, UPLOAD_LIMIT))
 

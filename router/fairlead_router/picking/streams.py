@@ -246,7 +246,7 @@ class HealthStream:
             self._ended(self)
 
     def gone(self) -> None:
-        """Nobody watches any more."""
+        """The stream no longer has a listener."""
         self._ended(self)
 
     def look(self) -> None:

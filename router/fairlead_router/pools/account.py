@@ -30,7 +30,7 @@ DECLINED = "declined"
 """The kind of failure of an instance that refused a request (4xx), when another instance is asked."""
 
 KEEP_REPORTING_SECONDS = 3.0
-"""A router that decides for itself again has reported its requests by then."""
+"""Seconds after which a router that decides for itself again has reported its requests."""
 
 logger = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ class PoolAccount:
             self.deliver(self._scheduler.first_token(ticket.request.id, now), now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
-        """The instance failed before its answer had content: ask the scheduler for another one, or tell it that a proxy
+        """The instance failed before its answer had content: ask the scheduler for another one, or report that a proxy
         has sent the request on `to` another one.
 
         Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.
@@ -362,7 +362,7 @@ class PoolAccount:
                 self._waiting_room.make_room()
 
     def shut_down(self, now: float) -> None:
-        """Refuse everything that waits in a queue; what was dispatched goes on."""
+        """Refuse everything that waits in a queue; dispatched requests continue."""
         self._waiting_room.open()
         self.deliver(self._scheduler.shut_down(now), now)
 

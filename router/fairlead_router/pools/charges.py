@@ -40,7 +40,7 @@ class KeyLimits:
         return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
 
     def return_request(self, now: float) -> None:
-        """A request that was taken does not count."""
+        """Give back a request that `take_request` counted."""
         if self._requests is not None:
             self._requests.take(-1, now)
 
@@ -65,8 +65,8 @@ class KeyLimits:
         return 0.0
 
     def expected_answer(self, most: int) -> int:
-        """Tokens to reserve for an answer of at most so many, 0 = without a bound: as long as the key's answers are on
-        average, before the first as long as it may be, and never more than a minute's worth.
+        """Tokens to reserve for an answer with this upper bound (0 = no bound): the mean length of the key's answers,
+        the bound itself before the first answer, and never more than a minute's worth.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:
@@ -81,7 +81,7 @@ class KeyLimits:
             self._tokens.take(tokens, now)
 
     def learn_answer(self, tokens: int) -> None:
-        """An answer had so many tokens."""
+        """Learn the length of a finished answer."""
         before = self._answer_tokens
         self._answer_tokens = tokens if before is None else before + (tokens - before) * ANSWER_WEIGHT
 
@@ -112,17 +112,17 @@ class Charge:
         self._answer = answer_tokens
         """The part of it that is reserved for the answer; 0 once the request has ended."""
         self._follows = answer_tokens if follows else 0
-        """The same of an answer that is made after the request has ended: it stays taken until the answer is seen, or
-        who never reads it would have it for nothing.
+        """The same for an answer that is made after its request has ended: its tokens stay reserved until the answer
+        is seen, or a client that never reads it would get it free.
         """
         self._prompt = self._output = 0
-        """Charged so far."""
+        """Prompt tokens charged so far."""
         self.has_ended = False
         """Whether the request has ended; until then, what is reserved for it stays so."""
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:
-        """So many tokens of the answer are there: what goes beyond those reserved is taken while it is made."""
+        """Charge an answer's tokens as they arrive, where they exceed the reserved ones."""
         more = tokens - self._answer
         if more > 0:
             self._answer += more
@@ -130,8 +130,8 @@ class Charge:
             self._limits.spend(more, more, now)
 
     def settle(self, prompt_tokens: int, output_tokens: int, now: float) -> None:
-        """The request has ended and costs this; what else was taken is given back. Called again, for an answer that is
-        given later, it charges only what is more.
+        """The request has ended with this cost; the rest of its reservation is returned. Called again for a later
+        answer, it charges only the difference.
         """
         self.has_ended = True
         more_prompt, more_output = max(0, prompt_tokens - self._prompt), max(0, output_tokens - self._output)

@@ -35,9 +35,10 @@ class EngineLives:
         self._events_heard = events_heard
         self._now = now
         self._addresses: dict[tuple[str, str], str] = {}
-        """By pool and target."""
+        """Keyed by pool and target."""
         self._at: dict[str, list[EngineProgress]] = {}
-        """By address, without the engines that have several ranks: nobody knows from which of them a token came."""
+        """Keyed by address, without the engines that have several ranks: it is not known from which rank a token came.
+        """
         self._events: dict[tuple[str, str], int] = {}
 
     def keep(self, present: Collection[tuple[Pool, InstanceEntry]]) -> None:

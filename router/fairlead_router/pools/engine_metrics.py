@@ -141,7 +141,7 @@ class EngineScraper:
         implausible = None
         if page.kv_usage is not None and _plausible(page.kv_usage) is None:
             pool.counters.implausible_usages += 1
-            implausible = f"{name} is {page.kv_usage:g}, which is no share from 0 to 1"
+            implausible = f"{name} is {page.kv_usage:g}, which is not a share from 0 to 1"
         pool.engines.found(instance, EngineTrouble.KV_USAGE_MISSING, missing)
         pool.engines.found(instance, EngineTrouble.KV_USAGE_IMPLAUSIBLE, implausible)
 

@@ -15,7 +15,7 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Most refusals of one pool that are tried elsewhere at once, besides those for a name."""
+"""Maximum number of refusals of one pool that are tried elsewhere at once, besides those for a name."""
 
 
 class OpinionBudget:

@@ -88,7 +88,7 @@ class GatewayKeys:
                 key.limits.share(self._routers, now)
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
-        """Know exactly these keys, besides the settings' own. An unchanged one keeps what is left of its limits."""
+        """Replace the known keys, besides the settings' own. An unchanged key keeps what is left of its limits."""
         known: dict[bytes, GatewayKey] = {}
         for facts in keys:
             try:
@@ -108,7 +108,7 @@ class GatewayKeys:
         yet.
         """
         if not self._by_digest and not self.required:
-            return None  # what a client shows is no key of this gateway's, so its digest need not be computed
+            return None  # what a client shows is not a key of this gateway's, so its digest need not be computed
         shown = False
         expired: GatewayKey | None = None
         for name, value in headers:

@@ -36,20 +36,21 @@ class KnownEngines:
         self._pool = pool
         self.kv_usage: dict[str, float] = {}
         self.pages: dict[str, EnginePage] = {}
-        """What each engine's metrics said last."""
+        """The last metrics page of each engine."""
         self.lives: dict[str, EngineProgress] = {}
-        """By target: the progress of each engine, or of each of its ranks."""
+        """Keyed by target: the progress of each engine, or of each of its ranks."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
-        """By instance: its troubles, in words, such as a difference from the pool's spec."""
+        """Keyed by instance: its troubles, in words, such as a difference from the pool's spec."""
         self.cache_tokens: int | None = None
         """The size of KV caches that routing uses, where engines reported theirs: the smallest. For an engine with
         several data-parallel ranks, the size of one rank counts.
         """
         self._cache_sizes: dict[str, int] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
-        """By instance and address: another process may have others."""
+        """Data-parallel ranks, keyed by instance and address, as another process at the instance may have other ranks.
+        """
         self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
-        """By the same: the ranks that each engine named elsewhere than on its metrics page."""
+        """Keyed by instance and address: the ranks that each engine named elsewhere than on its metrics page."""
         self.cards: dict[str, Mapping[str, Card]] = {}
         """What each engine said last of the models it serves, by their names."""
         self.aliases: frozenset[str] = frozenset()
@@ -192,14 +193,16 @@ class RecalledEngines:
         self._memory: EngineMemory | None = None
 
     def take(self, memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Remember each figure of it that is newer or better known than what is remembered; returns what now is."""
+        """Remember each of its figures that is newer or from a better source than the remembered one; returns the
+        memory.
+        """
         self._memory = joined(self.of_instance(table, now), believed(memory, table, now))
         return self._memory
 
     def measured(self, memory: EngineMemory, bytes_per_token: Figure, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
         """Remember a measurement made here at one of an instance's `parts` ranks; returns what is remembered now.
 
-        So a router that nobody has asked for an hour uses the same figures as after a restart.
+        So a router without requests for an hour uses the same figures as after a restart.
         """
         known = replace(
             memory.known,

@@ -31,7 +31,7 @@ ASK_AGAIN_SECONDS = 10.0
 """Publishing engines are asked this often where they publish; an engine that is not reached, each time."""
 
 SILENT_SECONDS = 60.0
-"""Engines that never published are asked this often whether they do: mostly that needs another pod."""
+"""Seconds between two questions to engines that have never published whether they do: mostly that needs another pod."""
 
 TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16
@@ -39,7 +39,7 @@ SWEPT_BLOCKS = 5_000
 MOST_SOCKETS = 65_000
 """More than ZMQ's 1,023: an instance takes up to four for each rank."""
 
-WRONG_SIZE = "its KV blocks have another size than those of its pool; the router goes by its own history there"
+WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
 
 logger = logging.getLogger(__name__)
 

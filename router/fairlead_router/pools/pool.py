@@ -112,7 +112,7 @@ class Pool:
         return self._engines.get(instance_of(instance), self.table.engine) if self._engines else self.table.engine
 
     def passes_credentials(self, instance: str) -> bool:
-        """Whether this instance gets a client's credentials; `pass_credentials` tells whether any does."""
+        """Whether this instance gets a client's credentials; `pass_credentials` says whether any does."""
         return self.pass_credentials and self.engine_of(instance).pass_client_credentials
 
     def ranks(self, instance: str) -> Ranks:
@@ -138,7 +138,7 @@ class Pool:
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
         """An engine reported how many tokens its KV cache holds, or the cache of each of its ranks."""
         if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
-            logger.info("size of KV caches learnt", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
+            logger.info("size of KV caches measured", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._recount(now)
 
     # ── what was observed before ──
@@ -187,7 +187,9 @@ class Pool:
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """For how long a learned quantity has been off by more than half, judging by the calls of this method."""
+        """Seconds for which a measured quantity has been wrong by more than half, as seen by the calls of this
+        method.
+        """
         if not is_off:
             self._figures_off.pop(quantity, None)
             return 0.0

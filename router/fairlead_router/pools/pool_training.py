@@ -42,7 +42,7 @@ class ModelStore(Protocol):
         """Keep a model that this router has trained."""
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
-        """The newest one, whichever router trained it."""
+        """The newest model, whichever router trained it."""
 
 
 class PoolTraining:
@@ -74,7 +74,7 @@ class PoolTraining:
         self._counters = metrics.training
         metrics.learning_reports = self.reports
         self._models: dict[str, tuple[LearnsOnline, Model]] = {}
-        """By pool: the policy that last got a model, and that model."""
+        """Keyed by pool: the policy that last got a model, and that model."""
 
     async def train(self) -> None:
         """Look once at each learning policy; runs every TRAIN_SECONDS."""
@@ -136,7 +136,7 @@ class PoolTraining:
             learnt = await self._trainer.learn(Lesson.of(name, policy.learner_settings, policy.take_samples()))
         except TrainerLost as error:
             self._counters.trainers_lost += 1
-            logger.warning("trainer lost, it is started anew", extra={"pool": name, "error": str(error)})
+            logger.warning("trainer lost, it is restarted", extra={"pool": name, "error": str(error)})
             return
         if learnt.model is None:
             return

@@ -58,12 +58,12 @@ class Pools:
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
         self._tells_at: dict[str, float] = {}
-        """By pool: when its failures may be logged again."""
+        """Keyed by pool: when its failures may be logged again."""
         self._routers = 1
         self.routers_told_at: float | None = None
         """When the API reported how many live routers there are; None while the number is assumed."""
         self._kept_sessions: dict[str, dict[str, float]] = {}
-        """By pool: the sessions whose decisions are all kept, and until when."""
+        """Keyed by pool: the sessions whose decisions are all kept, and until when."""
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -176,7 +176,7 @@ class Pools:
             pool.scheduler.know_others(share, self._clock())
 
     def shares(self) -> tuple[PoolShare, ...]:
-        """What to report to other routers about the pools for which this one decides alone beside others."""
+        """Load reports for other routers about the pools in which each router decides alone."""
         now = self._clock()
         found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
         return tuple(share for share in found if share is not None)
@@ -195,7 +195,7 @@ class Pools:
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
     def shut_down(self) -> None:
-        """Refuse everything that waits in a queue; what was dispatched goes on."""
+        """Refuse everything that waits in a queue; dispatched requests continue."""
         now = self._clock()
         for pool in self.living():
             pool.account.shut_down(now)
@@ -214,7 +214,7 @@ class Pools:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def prefix_memories(self) -> list[PrefixMemory]:
-        """What the instances of all pools are believed to hold."""
+        """The believed caches of the instances of all pools."""
         now = self._clock()
         return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
 

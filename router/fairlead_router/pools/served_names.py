@@ -45,7 +45,7 @@ class ServedNames:
         self.missing: dict[str, dict[str, Missing]] = {}
         """The lacking names, each by instance; a name that all serve is absent."""
         self._pauses: dict[tuple[str, str], float] = {}
-        """By name and instance: the pause after its next refusal, where it refused a name that it lists."""
+        """Keyed by name and instance: the pause after its next refusal, where it refused a name that it lists."""
         self.doubted: set[str] = set()
         """Instances whose list must be read now."""
 

@@ -109,7 +109,7 @@ class LaterAnswer:
         self._document = Squeezed(0)
 
     def feed(self, piece: bytes) -> None:
-        """More of its document, or of its events."""
+        """A further piece of the answer's document or events."""
         self._reader.feed(piece)
         self._document.feed(piece)
 

@@ -69,7 +69,7 @@ class Tries:
         self._faults: list[tuple[str, Fault]] = []
 
     def failed(self, instance: str, fault: Fault | None, now: float) -> None:
-        """The request failed there."""
+        """The request failed at the other instance too."""
         if fault is Fault.UNREACHED:
             self._circuits.failed(instance, now)
         elif fault is not None:

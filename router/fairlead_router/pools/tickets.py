@@ -34,7 +34,7 @@ class Ticket:
         self.verdict: Dispatch | Refusal | None = None
         """The scheduler's last decision; None while the request waits in its queue."""
         self.ending: Ending | None = None
-        """How it ended; None until then."""
+        """How the request ended; None until then."""
         self.saw_first_token = False
         self.dispatched_at = 0.0
         self.first_token_at = 0.0

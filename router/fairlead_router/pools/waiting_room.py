@@ -14,7 +14,7 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import HoldingFacts, Outlook, RoutingTable
 
 MOST_BYTES = SchedulerSettings().held_bytes
-"""Most bytes of waiting bodies, with those in a scheduler."""
+"""Maximum number of bytes of waiting bodies, with those in a scheduler."""
 
 
 class WaitingRoom:

@@ -21,7 +21,9 @@ from fairlead_router.protocols.usages import Usage as Usage
 from fairlead_router.protocols.usages import read_usage
 
 EVENT_BYTES = 256 * 1024
-"""Most bytes of an event that are held until it is complete; of a larger one the small fields are read as it passes."""
+"""Maximum number of bytes of an event that are held until it is complete; of a larger one the small fields are read as
+it passes.
+"""
 
 _CHOICE_WITHIN = 4096
 """An event with a choice has it within this many bytes; until then it may be one that has only counts."""
@@ -66,7 +68,7 @@ class StreamReader:
         self._rest = bytearray()
         """The beginning of an event whose end has not arrived."""
         self._passed = 0
-        """How many bytes of it the client has had."""
+        """Bytes of the answer that the client has received."""
         self._ended_within = False
         self._large: Squeezed | None = None
         """An event that is too large to hold."""
@@ -94,7 +96,7 @@ class StreamReader:
 
     @property
     def shortfall(self) -> Failure | None:
-        """Why the stream, which is over, is no answer; None when it is one."""
+        """Why the stream, which is over, is not an answer; None when it is one."""
         if self._spoken.failure is not None:
             return self._spoken.failure
         if not self._spoken.finished:
@@ -372,7 +374,7 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
         return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
     try:
         document = _DOCUMENT.decode(body)
-    except msgspec.DecodeError:  # ValidationError included; NaN is no JSON
+    except msgspec.DecodeError:  # ValidationError included; NaN is not JSON
         return _read_otherwise(body, has_input=has_input)
     failure: Failure | None = None
     if document.object == "error":
@@ -387,7 +389,7 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
 
 
 def _is_filled(document: _Document) -> bool:
-    """Whether the field for an answer that is no chat or completion has more in it than an empty list or null."""
+    """Whether the field for an answer that is not a chat or completion has more in it than an empty list or null."""
     return not document.choices and any(len(place) > 8 for place in (document.data, document.content, document.output))
 
 

@@ -42,8 +42,8 @@ _BEGINS_OBJECT = re.compile(rb'\s*\{\s*(?:"|$)')
 
 
 def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
-    """Why a document is no answer; None when it may be one. Without `has_input` there was no input to make an answer
-    of: then an empty list of embeddings is one.
+    """Why a document is not an answer; None when it may be one. Without `has_input` there was no input to make an
+    answer of: then an empty list of embeddings is one.
     """
     if not isinstance(document, dict):
         return None

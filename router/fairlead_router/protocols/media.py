@@ -59,8 +59,8 @@ _JPEG_HEADER = 65_536
 
 
 def medium(part: Mapping[str, Any], most_bytes: int = MOST_AUDIO_TOKENS * BYTES_PER_TOKEN) -> tuple[str, bytes]:
-    """The modality (image, audio, video or file) of a part of a content, and the bytes that stand for it, at most so
-    many, but always a hash.
+    """The modality (image, audio, video or file) of a part of a content, and the bytes that stand for it, cut to a
+    limit, but always with a hash.
     """
     kind = str(part.get("type") or next(iter(part), ""))
     modality = next((word for word in ("image", "audio", "video") if word in kind), "file")

@@ -107,7 +107,7 @@ _TABLE: tuple[tuple[Fate, str, str], ...] = (
     ),
     (
         Fate.IGNORED,
-        "both: what is told of the answer",
+        "both: what the answer reports beside its text",
         "logprobs top_logprobs logprob_token_ids include_reasoning separate_reasoning stream_reasoning stream_interval "
         "skip_special_tokens spaces_between_special_tokens return_tokens_as_token_ids return_token_ids return_prompt_token_ids "
         "return_token_offsets return_hidden_states return_routed_experts routed_experts_prompt_start routed_experts_start_len "

@@ -34,8 +34,8 @@ _NEXT_PART = b"\xfd"
 """Stands between the parts of a content."""
 
 MOST_MEDIA_BYTES = 4 * 1024 * 1024
-"""Most bytes of one prompt's media: a million tokens. A few bytes of a body can name a video, whose stand-in has
-thousands.
+"""Maximum number of bytes of one prompt's media: a million tokens. A few bytes of a body can name a video, whose
+stand-in has thousands.
 """
 
 

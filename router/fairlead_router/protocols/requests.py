@@ -48,7 +48,7 @@ class ParsedRequest:
         self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams else 0
 
     def renamed(self, model: str) -> bytes:
-        """The body for an engine that knows the model by this name; nothing else in it changes."""
+        """The body with the model's name that the engine knows; nothing else changes."""
         return edited(self.body, self.document, {"model": model})
 
 

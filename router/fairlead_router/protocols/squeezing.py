@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 KEPT_BYTES = 65_536
-"""Most bytes of a squeezed document; a document that is larger even then cannot be read."""
+"""Maximum number of bytes of a squeezed document; a document that is larger even then cannot be read."""
 
 _LONGEST_STRING = 512
 _PLACEHOLDER = b'"..."'

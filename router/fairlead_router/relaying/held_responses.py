@@ -14,7 +14,7 @@ from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.tickets import Ticket
 
 REMEMBERED = 65_536
-"""Most responses remembered; the least recently used one is forgotten first.
+"""Maximum number of responses remembered; the least recently used one is forgotten first.
 
 The router asks every instance for a forgotten response.
 """

@@ -18,7 +18,7 @@ ANSWER = "answer"
 """The kind of a failure that an engine reports in its answer, or of an answer without content."""
 
 HELD_BYTES = 256 * 1024
-"""Most bytes of a stream's beginning that are held; then the client's answer begins without content."""
+"""Maximum number of bytes of a stream's beginning that are held; then the client's answer begins without content."""
 HELD_SECONDS = 15.0
 """After this time the next event lets the client's answer begin, so that comments keep its connection alive."""
 

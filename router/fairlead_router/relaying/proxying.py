@@ -35,7 +35,8 @@ from fairlead_router.relaying.sending import Sender, bodiless_headers, passed_he
 from fairlead_router.relaying.usage_asking import UsageAsking
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
-"""Most bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as it arrives.
+"""Maximum number of bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as
+it arrives.
 
 While it is held, the loss of its engine can still be reported by the status.
 """

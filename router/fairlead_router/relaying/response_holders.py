@@ -38,7 +38,9 @@ class ResponseHolders:
         return None if home is None or pool is None or home[1] not in pool.addresses or not opens(pool) else (pool, home[1])
 
     async def find(self, response: str, opens: Opens, headers: HeaderPairs) -> tuple[Pool, str] | None:
-        """As `remembered`; otherwise asks every instance that the client may use, with its headers."""
+        """Like `remembered`, but asks every instance that the client may use, with its headers, if nothing is
+        remembered.
+        """
         known = self.remembered(response, opens)
         return known or await self._ask(response, [pool for pool in self._pools.all() if opens(pool)], headers)
 

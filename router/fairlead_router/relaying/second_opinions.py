@@ -17,7 +17,7 @@ from fairlead_router.pools.tickets import Ticket
 from fairlead_router.relaying.calls import Call
 
 LONGEST_REFUSAL = 256 * 1024
-"""Most bytes of a refusal that is kept meanwhile; a longer one is passed on."""
+"""Maximum number of bytes of a refusal that is kept meanwhile; a longer one is passed on."""
 
 
 class KeptRefusal:
@@ -58,7 +58,7 @@ class Doubt:
         """Whether it was taken from the pool's budget of second opinions."""
 
     async def ask_elsewhere(self, instance: str, connection: UpstreamConnection, headers: bytes, now: float) -> Dispatch | None:
-        """Where to send the call for a second opinion; None when this refusal is to be passed on. Raises
+        """The instance to which to send the call for a second opinion; None when this refusal is passed on. Raises
         UpstreamFailure.
         """
         pool, name = self._pool, self._call.model

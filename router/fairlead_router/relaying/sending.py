@@ -48,7 +48,7 @@ class Sender:
         """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: if it is a
         rank, a header gives the engine its number.
 
-        If the engine had closed a kept-alive connection, that is no failure: one fresh connection is tried. A closed
+        If the engine had closed a kept-alive connection, that is not a failure: one fresh connection is tried. A closed
         connection shows at once. If a request is lost later, the engine had begun to compute it, and may have died of
         it.
 

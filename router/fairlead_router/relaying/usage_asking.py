@@ -19,7 +19,7 @@ from fairlead_router.relaying.dividing import leg_with
 from fairlead_router.relaying.sending import Sender
 
 ASKED_AGAIN_SECONDS = 600.0
-"""How long an engine that refused the option is not asked: another may take its place at the address."""
+"""Seconds for which an engine that refused the option is not asked again: another engine may take its address."""
 
 _FIELD = "stream_options"
 _ASKED = b'"stream_options":{"include_usage":true}'
@@ -61,13 +61,13 @@ class UsageAsking:
         self._sender = sender
         self._now = now
         self._refusing: dict[str, float] = {}
-        """Until when each address is not asked."""
+        """Address → the time, by the router's clock, until which it is not asked."""
 
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """As `Sender.begin`. If the engine refuses only the added option, that costs one more request and is no
-        failure.
+        """Like `Sender.begin`. If the engine refuses only the added option, that costs one more request and is
+        not a failure.
         """
         change = call.asks_usage
         if change is None:

@@ -32,7 +32,7 @@ from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
 LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
 POST_BATCHES = 1_000
-"""Most consecutive batches sent as one post."""
+"""Maximum number of consecutive batches sent as one post."""
 ATTEMPTS_AT_A_FAULT = 5
 """A batch is set aside after it made the API fail (500) this often, if the API accepts other batches."""
 SHORTEST_PAUSE_SECONDS = 0.2
@@ -61,7 +61,7 @@ class Lane:
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """One of these `batches` may be at fault: send half as many at once, to find it and to deliver the others."""
+        """One of these `batches` may be invalid: send half as many at once, to find it and to deliver the others."""
         self.most_batches = max(1, batches // 2)
         self.faults = 0
 

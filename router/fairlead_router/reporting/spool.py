@@ -23,9 +23,9 @@ from pathlib import Path
 from fairlead.reports.batches import Cargo
 
 MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
-"""Most bytes that wait in memory while the disk accepts none, within the bound of all."""
+"""Maximum number of bytes that wait in memory while the disk accepts none, within the bound of all."""
 MOST_ASIDE = 256
-"""Most batches kept aside; when there are more, the oldest is given up."""
+"""Maximum number of batches kept aside; when there are more, the oldest is given up."""
 
 _NAME = re.compile(r"(\d{16})\.(history|samples)\.(\d+)\.json")
 
@@ -92,7 +92,7 @@ class Spool:
         return sum(len(batches) for batches in self._batches.values())
 
     def batches(self, cargo: Cargo) -> tuple[SpooledBatch, ...]:
-        """Everything kept of a cargo, oldest first."""
+        """All spooled batches of one kind, oldest first."""
         with self._lock:
             return tuple(self._batches[cargo].values())
 

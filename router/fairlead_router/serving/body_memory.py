@@ -26,7 +26,7 @@ class BodyMemory:
 
 
 class MemoryShare:
-    """One request's share of it. It must be released when the request ends, in every way."""
+    """One request's share of the memory for bodies. It must be released however the request ends."""
 
     __slots__ = ("_memory", "held")
 

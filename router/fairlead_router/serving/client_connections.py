@@ -34,7 +34,7 @@ class ConnectionLimits:
     header_bytes: int = 64 * 1024
     """Request line and headers together."""
     header_seconds: float = 10.0
-    """From the first byte of a request until its headers are complete."""
+    """Maximum seconds from the first byte of a request until its headers are complete."""
     keep_alive_seconds: float = 75.0
     """How long a connection may idle, before its first request, between requests, and with an answer that its client
     does not read."""

@@ -22,17 +22,19 @@ _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
-"""Most bytes of a body that are kept before the application asks for it; they count among the bodies in memory."""
+"""Maximum number of bytes of a body that are kept before the application asks for it; they count among the bodies in
+memory.
+"""
 
 SMALL_PIECE_BYTES = 1024
 """Smaller pieces are joined on arrival: a body in chunks of a few bytes would take many times its size."""
 
 STREAMED_BODY_BYTES = 256 * 1024
-"""Most bytes that are held of a body passed on as it arrives; then its client is paused."""
+"""Maximum number of bytes that are held of a body passed on as it arrives; then its client is paused."""
 
 
 class BodyTooLarge(Exception):
-    """More body bytes than allowed."""
+    """The body has more bytes than allowed."""
 
 
 class ClientGone(Exception):
@@ -264,7 +266,7 @@ class ClientRequest:
             self._gone_callback = gone
 
     def unwatch(self) -> None:
-        """The application has done with the request: nothing of its body is kept any more."""
+        """The application is done with the request: its body is no longer kept."""
         self._discarding = True
         self._pieces.clear()
         self._memory.held -= self._held
@@ -300,7 +302,9 @@ class ClientRequest:
         return self._id.decode("ascii")
 
     def answer_by_asgi(self) -> None:
-        """ASGI's `send` will send the answer, not `begin`: give the server the headers that go with each answer."""
+        """The answer will be sent by ASGI's `send` instead of `begin`: give the server the headers that every answer
+        has.
+        """
         lines = self._standing.split(b"\r\n")[:-1]
         standing = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
         if self._id:

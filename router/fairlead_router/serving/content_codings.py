@@ -15,7 +15,7 @@ else:
     from backports import zstd
 
 PIECE_BYTES = 64 * 1024
-"""Most bytes that are decoded at a time, and most that one step returns."""
+"""Maximum number of bytes that are decoded at a time, and that one step returns."""
 
 MOST_MEMBERS = 64
 """Gzip files, or frames of zstd, that may follow each other; each costs time, and an empty one takes 20 bytes, or 8."""

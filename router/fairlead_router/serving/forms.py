@@ -14,7 +14,7 @@ _BOUNDARY = re.compile(r'multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,
 _DISPOSITION = re.compile(rb"(?:^|\r\n)content-disposition:([^\r\n]*)", re.IGNORECASE)
 _PARAMETER = re.compile(rb';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;\s]*))')
 _HEAD_MOST = 16 * 1024
-"""Most bytes of a part's headers."""
+"""Maximum number of bytes of a part's headers."""
 
 
 class PassingForm:

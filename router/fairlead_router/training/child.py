@@ -36,7 +36,7 @@ def teach(lessons: BinaryIO, answers: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Teach at low priority; what interrupts the router ends this by closing its input."""
+    """Train at low priority; the process ends when the router's end closes its input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     teach(sys.stdin.buffer, sys.stdout.buffer)

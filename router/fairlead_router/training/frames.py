@@ -21,7 +21,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(pool: str, settings: LearnerSettings, samples: Samples) -> "Lesson":
-        """These samples as a message."""
+        """A message with these samples."""
         return Lesson(
             pool=pool,
             settings=settings,

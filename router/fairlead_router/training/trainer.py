@@ -16,7 +16,7 @@ ROUND_SECONDS = 300.0
 """A trainer that has not answered after this long hangs, and is killed."""
 
 PAUSE_SECONDS = 5.0
-"""From the loss of a trainer to the start of the next."""
+"""Seconds from the loss of a trainer to the start of the next one."""
 
 END_SECONDS = 5.0
 """A killed trainer is gone by then."""
@@ -79,7 +79,7 @@ class Trainer:
         assert process.stdin is not None
         assert process.stdout is not None
         if process.stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
-            raise EOFError("it ended by itself")
+            raise EOFError("the trainer's process ended")
         process.stdin.write(framed(lesson))
         await process.stdin.drain()
         (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))

@@ -1,4 +1,4 @@
-"""From records to costs, and how far off they are."""
+"""Fits an engine's costs to recorded requests, and measures their error."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -57,7 +57,7 @@ def _better(loss: Callable[[Point], float], middle: Point, worst: Point, losses:
 FITTED_SHARE = 0.5
 """Share of the records, the oldest, that are used for the fit; the later ones judge it."""
 MOST_RECORDS = 2_000
-"""The newest so many are used: a replay of more takes longer and tells hardly more."""
+"""The newest records up to this number are used: replaying more takes longer and adds little."""
 ROUNDS = 3
 EVALUATIONS = 150
 """Evaluations in one search."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fairlead_simulator.errors import RecordsUnusable
 
 LEAST_RECORDS = 100
-"""Fewer tell nothing of eight costs: some are fitted to, others judge."""
+"""Fewer records cannot determine eight costs: some are used for fitting, others for judging the fit."""
 LATEST_SECONDS = 1e11
 LONGEST_SECONDS = 86_400.0
 """No first token and no answer takes longer than a day; what does is in milliseconds."""
@@ -36,7 +36,7 @@ class ServedRecord:
 
     @property
     def ends_at(self) -> float:
-        """When its last token came."""
+        """When the request's last token arrived."""
         return self.at + self.ttft + (self.tpot or 0.0) * (self.output_tokens - 1)
 
 

@@ -14,7 +14,7 @@ class PrefillCost:
     per_pair: float = 0.0
 
     def at_speed(self, speed: float) -> "PrefillCost":
-        """The cost on hardware so many times as fast."""
+        """The cost on hardware that is `speed` times as fast."""
         return PrefillCost(
             fixed=self.fixed / speed,
             per_token=self.per_token / speed,
@@ -27,7 +27,7 @@ class PrefillCost:
         return self.fixed + self.variable(new_tokens, sequence_tokens)
 
     def variable(self, new_tokens: int, sequence_tokens: int) -> float:
-        """Without the fixed part, which a step with several prompts pays once."""
+        """The cost without the fixed part, which a step with several prompts pays once."""
         return self.per_token * new_tokens + (self.per_context + self.per_pair * new_tokens) * sequence_tokens
 
 
@@ -40,7 +40,7 @@ class DecodeCost:
     per_sequence: float
 
     def at_speed(self, speed: float) -> "DecodeCost":
-        """The cost on hardware so many times as fast."""
+        """The cost on hardware that is `speed` times as fast."""
         return DecodeCost(
             fixed=self.fixed / speed, per_context_token=self.per_context_token / speed, per_sequence=self.per_sequence / speed
         )

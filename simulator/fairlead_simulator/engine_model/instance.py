@@ -65,7 +65,7 @@ class Instance(Generic[RequestT]):
 
     @property
     def largest_step_tokens(self) -> int:
-        """Most tokens any chunked step held."""
+        """The largest number of tokens in any chunked step so far."""
         return self._scheduler.largest_step_tokens
 
     def has(self, request: RequestT) -> bool:
@@ -209,8 +209,8 @@ class Instance(Generic[RequestT]):
         return batch.take(steps)
 
     def _count_chunks(self, step: EngineStep[RequestT], steps: int) -> None:
-        """So many steps of a run of chunks are over: the prompt has so many more tokens, the batch the blocks
-        it took.
+        """Account for finished steps of a run of chunks: the prompt's computed tokens and the batch's
+        blocks.
         """
         request, tokens = step.chunks[0]
         request.prefilled += tokens * steps

@@ -66,7 +66,7 @@ class KvMemory:
         self._shared: dict[int, int] = {}
         """For pinned blocks that several requests use: how many besides the first."""
         self._idle: dict[int, None] = {}
-        """In the order they were let go.
+        """In the order in which they were released.
 
         A plain dict, as blocks come and go in runs: those are faster in bulk than an OrderedDict's.
         """

@@ -27,7 +27,9 @@ class EngineMemory(Protocol[MemoryRequestT]):
         needed."""
 
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
-        """Give it blocks for its context, if they fit beside a reserve of this many; otherwise nothing happens."""
+        """Give a request blocks for its context, if they fit beside a reserve of this many blocks; otherwise nothing
+        happens.
+        """
 
     def allocate(self, blocks: int) -> None:
         """Take blocks for tokens that are decoded (negative: give them back).
@@ -39,7 +41,7 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """Its prefill has ended: others can use its whole blocks from now on."""
 
     def let_go(self, request: MemoryRequestT, stored_tokens: int) -> None:
-        """It leaves, with this many tokens stored: blocks that others could use stay cached."""
+        """The request leaves, with this many tokens stored: blocks that others could use stay cached."""
 
 
 ObservedRequestT = TypeVar("ObservedRequestT", bound=EngineRequest, contravariant=True)
@@ -62,10 +64,10 @@ class EngineObserver(Protocol[ObservedRequestT]):
         """It left the decode batch: finished, preempted or aborted."""
 
     def preempted(self, request: ObservedRequestT) -> None:
-        """It waits again, to be recomputed."""
+        """The request waits again, to be recomputed."""
 
     def finished(self, request: ObservedRequestT, now: float) -> None:
-        """It has all its tokens."""
+        """The request has all its tokens."""
 
     def aborted(self, request: ObservedRequestT) -> None:
         """The engine has let go of a request that was given up."""

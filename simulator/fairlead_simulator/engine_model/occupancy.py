@@ -10,7 +10,9 @@ from fairlead_simulator.engine_model.settings import EngineSettings
 
 
 class Occupancy(Generic[RequestT]):
-    """Who is where. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`, or over."""
+    """Where each request is. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`, or
+    over.
+    """
 
     def __init__(self, settings: EngineSettings, memory: EngineMemory[RequestT], observer: EngineObserver[RequestT] | None) -> None:
         self.memory = memory
@@ -39,7 +41,7 @@ class Occupancy(Generic[RequestT]):
 
     @property
     def full(self) -> bool:
-        """As many requests are running as may."""
+        """Whether the maximum number of requests is running."""
         return self.running >= self._max_sequences
 
     def has(self, request: RequestT) -> bool:
@@ -108,7 +110,7 @@ class Occupancy(Generic[RequestT]):
         self._tell_aborted(request)
 
     def leave_batch(self, request: RequestT) -> None:
-        """It gets no more tokens; its memory is let go."""
+        """The request gets no more tokens; its memory is released."""
         self.batch.leave(request)
         if self.observer is not None:
             self.observer.stopped_decoding(request)

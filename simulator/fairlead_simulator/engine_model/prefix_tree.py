@@ -36,7 +36,7 @@ class PrefixNode:
         self.references = references
         self.children: dict[bytes, PrefixNode] = {}
         self.names: tuple[bytes, ...] = ()
-        """One per block, if the pool is watched."""
+        """The names of the node's blocks, if the pool is watched."""
 
 
 class KvBlockPool:
@@ -133,7 +133,7 @@ class KvBlockPool:
         return deepest
 
     def release(self, node: PrefixNode) -> None:
-        """Let go of the chain ending in `node`; blocks nobody else holds become cached, tail first."""
+        """Release the chain that ends in `node`; blocks without another holder become cached, tail first."""
         current: PrefixNode | None = node
         while current is not None and current.parent is not None:
             current.references -= 1

@@ -28,7 +28,8 @@ class EnginePreset(EngineSettings):
     dram_tokens: int | None
     """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
     eviction: Eviction = "lru"
-    """What that cache gives up first. The one in GPU memory always gives up what was let go longest ago."""
+    """Which blocks the DRAM cache evicts first. The cache in GPU memory always evicts the block released longest ago.
+    """
     max_input_tokens: int | None
     """Prompts this long or longer cannot run there."""
     transfer: TransferCost
@@ -40,11 +41,11 @@ class EnginePreset(EngineSettings):
 
     @property
     def origin(self) -> str:
-        """The name, with what its figures are worth."""
+        """The name, with the origin of its figures: estimated or fitted."""
         return f"{self.name} (estimated)" if self.is_estimated else f"{self.name} (fitted)"
 
     def at_speed(self, speed: float) -> "EnginePreset":
-        """The same on hardware that computes so many times as fast; memory and links stay as they are."""
+        """The same engine on hardware that computes `speed` times as fast; memory and links stay the same."""
         return self if speed == 1.0 else replace(self, prefill=self.prefill.at_speed(speed), decode=self.decode.at_speed(speed))
 
     @property
@@ -148,24 +149,26 @@ def preset(name: str) -> EnginePreset:
 MOST_BUSY = 0.9
 """Share of an engine's time that its prefills are taken to have at most. With more its steps are a guess."""
 FURTHEST = 20.0
-"""A model that would have to be so many times as slow or as fast is of another engine, and stays as it is."""
+"""A model that would need a larger factor than this, up or down, belongs to another engine and stays unscaled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualLoad:
-    """What arrives at one instance, on average."""
+    """The mean load that arrives at one instance."""
 
     requests_per_second: float
     output_tokens: float
     """Mean of a request."""
     context_tokens: float
-    """Mean of a sequence while it decodes."""
+    """Mean number of context tokens of a sequence while it decodes."""
     prefill_seconds: float
     """Mean of a request, for the uncached part of its prompt."""
 
 
 def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:
-    """That of these requests at an instance that gets so many a second, with what an endless cache has of each."""
+    """Seconds of a decode step at an instance that gets this many of these requests a second, each with the hits of an
+    infinite cache.
+    """
     outputs = sum(row.output_length for row in rows)
     contexts = sum(row.output_length * (row.input_length + row.output_length / 2) for row in rows)
     prefills = sum(engine.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(rows, hits, strict=True))

@@ -21,7 +21,7 @@ class StepScheduler(Generic[RequestT]):
 
     def __init__(self, settings: EngineSettings, occupancy: Occupancy[RequestT]) -> None:
         self.largest_step_tokens = 0
-        """Most tokens any chunked step held."""
+        """The largest number of tokens in any chunked step so far."""
         self._settings = settings
         self._occupancy = occupancy
         self._fixed_beyond_decode = max(0.0, settings.prefill.fixed - settings.decode.fixed)

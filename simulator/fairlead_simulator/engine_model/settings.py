@@ -17,7 +17,9 @@ class EngineSettings:
     kv_tokens: int
     """KV capacity of the GPU: running requests, and without a DRAM tier also the prefix cache."""
     max_batched_tokens: int
-    """Most tokens of one step; a prompt above it runs alone with prefill priority, and in pieces when chunked."""
+    """Maximum number of tokens of one step; a prompt above it runs alone with prefill priority, and in pieces when
+    chunked.
+    """
     max_sequences: int = 256
     dram_seconds_per_token: float = 0.0
     """What it takes to load a token of the prefix cache from host memory."""

@@ -28,7 +28,7 @@ class EngineStep(Generic[RequestT]):
     began_at: float
     ends_at: float
     chunks: list[tuple[RequestT, int]]
-    """Prompts and how many of their tokens each step computes; a run has one at most."""
+    """Prompts, each with its tokens computed per step; a run of steps has at most one prompt."""
     steps: int = 1
     run_ends: list[float] = field(default_factory=list)
     """MIXED: when each step of a run ends."""

@@ -60,8 +60,8 @@ class TextMemory(KvBlockPool):
         return (full - known) * self._block_tokens
 
     def adopt(self, text: bytes, tokens: int) -> int:
-        """Whole blocks of the first `tokens` of a text came from another engine and are cached, as far as there is room
-        beside what runs; how many tokens are new here.
+        """Cache whole blocks of the first `tokens` of a text, received from another engine, as far as running requests
+        leave room; returns how many tokens are new here.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         node, known = self.pin(text, full)
@@ -71,11 +71,13 @@ class TextMemory(KvBlockPool):
         return new * self._block_tokens
 
     def computed(self, request: TextRequest) -> None:
-        """Its whole blocks are visible from now on."""
+        """The text's whole blocks can be hit from now on."""
         self._share(request, request.context_tokens)
 
     def let_go(self, request: TextRequest, stored_tokens: int) -> None:
-        """It leaves, with this many tokens stored; its answer's whole blocks stay cached with those of its prompt."""
+        """The request leaves, with this many tokens stored; its answer's whole blocks stay cached with those of its
+        prompt.
+        """
         held = self._blocks_for(stored_tokens)
         if request.phase is Phase.DECODING and request.answer is not None:
             self._share(request, stored_tokens)

@@ -18,7 +18,7 @@ class TracedRequest(EngineRequest):
 
     blocks: tuple[int, ...]
     held: int = 0
-    """Prefix blocks pinned for it."""
+    """Prefix blocks pinned for the request."""
 
 
 class DramTier:
@@ -121,14 +121,14 @@ class TraceMemory(KvMemory):
         return True
 
     def computed(self, request: TracedRequest) -> None:
-        """Its prefix blocks are visible from now on."""
+        """The prompt's blocks can be hit from now on."""
         if self.dram is None:
             request.held = self.publish(request.blocks, request.held, len(request.blocks))
         else:
             self.dram.insert(request.blocks)
 
     def let_go(self, request: TracedRequest, stored_tokens: int) -> None:
-        """It leaves, with this many tokens stored."""
+        """The request leaves, with this many tokens stored."""
         self.release(request.blocks, request.held, self._blocks_for(stored_tokens) - request.held * self.per_prefix_block)
         request.held = 0
 

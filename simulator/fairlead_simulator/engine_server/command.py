@@ -59,7 +59,7 @@ _DEFAULTS = preset("simulated")
 @click.option("--max-running", type=_COUNT, default=256, show_default=True, help="Requests computed at once.")
 @click.option("--mode", type=click.Choice(get_args(Mode)), default=_DEFAULTS.mode, show_default=True, help="chunked: as vLLM V1.")
 @click.option(
-    "--max-batched-tokens", type=_COUNT, default=_DEFAULTS.max_batched_tokens, show_default=True, help="Most prompt tokens of one step."
+    "--max-batched-tokens", type=_COUNT, default=_DEFAULTS.max_batched_tokens, show_default=True, help="Maximum prompt tokens of one step."
 )
 @click.option("--max-waiting", type=_COUNT, default=1024, show_default=True, help="Beyond it requests get 503.")
 @click.option("--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as the figures say.")

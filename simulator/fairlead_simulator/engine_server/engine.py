@@ -46,7 +46,7 @@ class ServedEngine:
         self._progress = ServedProgress()
 
     def submit(self, generation: Generation, now: float) -> None:
-        """Queue a generation. Raises EngineOverloaded or ContextTooLong; then nothing is kept of it."""
+        """Queue a generation. Raises EngineOverloaded or ContextTooLong, and keeps nothing then."""
         settings = self.settings
         context = generation.input_tokens + generation.output_tokens
         if -(-(context - 1) // settings.block_tokens) > settings.capacity_blocks:

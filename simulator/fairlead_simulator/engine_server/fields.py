@@ -91,9 +91,9 @@ Sampling parameters are taken: answers depend on the prompt only.
 
 
 def check_sampling(document: Mapping[str, Any]) -> None:
-    """Sampling must be possible.
+    """Refuse sampling fields
 
-    Answering without what was asked for would be false; so such fields are refused, unless they ask for nothing.
+    that the simulator cannot honour, unless they have no effect: an answer that ignored them would be false.
     """
     warmth = document.get("temperature")
     if isinstance(warmth, int | float) and warmth < 0:

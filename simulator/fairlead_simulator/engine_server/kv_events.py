@@ -59,7 +59,7 @@ class PrefixCacheEvents:
         return tuple(names)
 
     def removed(self, names: Sequence[bytes]) -> None:
-        """One event per block, as vLLM tells it."""
+        """One event per block, as vLLM publishes them."""
         self._events += (
             {"type": "BlockRemoved", "block_hashes": [self._hashing.formed(name)], "medium": "GPU", "group_idx": 0} for name in names
         )
@@ -71,7 +71,7 @@ class PrefixCacheEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherSettings:
-    """As in vLLM's `--kv-events-config`. An endpoint with `*` is bound, another one connected to."""
+    """Settings of vLLM's `--kv-events-config`. An endpoint with `*` is bound; any other is connected to."""
 
     endpoint: str
     replay_endpoint: str | None

@@ -103,8 +103,8 @@ class KvTransfers:
     # ---- the end that prefilled
 
     async def hold(self, generation: Generation, request: str, host: str) -> dict[str, Any]:
-        """Hold the blocks of a finished prompt; returns what the decoding engine, which reaches this one at `host`,
-        must know.
+        """Hold the blocks of a finished prompt; returns the parameters that the decoding engine, which reaches this
+        one at `host`, needs.
         """
         port = await self._side_channel(host)
         name = f"{request}-0-{uuid.uuid4().hex[:8]}"
@@ -221,7 +221,7 @@ class KvTransfers:
                 await writer.wait_closed()
 
     async def _lost(self, reader: asyncio.StreamReader, seconds: float) -> bool:
-        """Wait so long; True when the other engine was gone before."""
+        """Wait for this long; True when the other engine was gone before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return not await reader.read(1)

@@ -75,7 +75,7 @@ def _lines(engine: ServedEngine, rank: int, model: str) -> Iterator[str]:
         yield from _histogram(name, histogram, labels)
     yield from _single("nixl_num_failed_transfers_total", "counter", "KV blocks not fetched.", labels, statistics.transfers_failed)
     yield from _single(
-        "nixl_num_kv_expired_reqs_total", "counter", "Prompts whose blocks nobody fetched.", labels, statistics.transfers_expired
+        "nixl_num_kv_expired_reqs_total", "counter", "Prompts whose blocks were not fetched.", labels, statistics.transfers_expired
     )
     yield _header("cache_config_info", "gauge", "Shape of the KV cache.")
     info = f'block_size="{settings.block_tokens}",num_gpu_blocks="{settings.capacity_blocks}",enable_prefix_caching="True",engine="{rank}"'

@@ -16,7 +16,9 @@ class Generation(TextRequest):
     fetched_tokens: int = 0
     """Tokens of the prompt whose KV came from another engine."""
     prefill_cached_tokens: int | None = None
-    """What the engine that prefilled had cached, when its blocks were fetched: usage tells that, as vLLM's does."""
+    """Prompt tokens that the prefill engine had cached when its blocks were fetched; usage reports them, as vLLM's
+    does.
+    """
     arrived_at: float = -1.0
     last_token_at: float = -1.0
     """When the last token came that a prefill brought, or the last one before the request left the decode batch."""

@@ -27,7 +27,7 @@ RANK_HEADER = b"x-data-parallel-rank"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSettings:
-    """What the server knows besides the engine itself. `ready_at` is in seconds of time.monotonic."""
+    """Settings of the server besides the engine's own. `ready_at` is in seconds of time.monotonic."""
 
     model: str
     bytes_per_token: int
@@ -64,7 +64,7 @@ class ServedInstance:
     ) -> None:
         self.settings = settings
         self.kv_event_sources = dict(kv_event_sources or {})
-        """By rank, where KV events are published."""
+        """Keyed by rank, where KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.ranks = (Rank(pacer, transfers), *others)
         self.load = 0
@@ -88,8 +88,8 @@ class ServedInstance:
         return f"{prefix}{self.settings.id_prefix}{next(self._numbers):x}"
 
     def rank_of(self, exchange: Exchange) -> Rank:
-        """The rank that a request's header names, as vLLM reads it; else the one with the least to do, where what waits
-        counts four times. Raises RequestInvalid.
+        """The rank that a request's header names, as vLLM reads it; else the least loaded rank, where waiting requests
+        count four times. Raises RequestInvalid.
         """
         try:
             named = int(exchange.headers[RANK_HEADER])

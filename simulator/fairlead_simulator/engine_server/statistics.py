@@ -47,7 +47,7 @@ class EngineStatistics:
     prompt_tokens_cached: int = 0
     """Tokens of `prompt_tokens` that the cache had, or another engine."""
     prompt_tokens_external: int = 0
-    """Tokens of those that came from another engine."""
+    """Prompt tokens whose blocks came from another engine."""
     transfers_failed: int = 0
     transfers_expired: int = 0
     """Prompts whose blocks nobody fetched in time."""
@@ -78,7 +78,7 @@ class EngineStatistics:
         self._observe(self.queue_time, now - request.arrived_at)
 
     def transferred(self, seconds: float) -> None:
-        """KV blocks took so long from another engine to this one."""
+        """Record how long KV blocks took from another engine to this one."""
         self._observe(self.transfer_time, seconds)
 
     def prefilled(self, request: Generation, now: float) -> None:
@@ -97,7 +97,9 @@ class EngineStatistics:
             self._fresh[request] = None
 
     def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
-        """Time between tokens: the first step's gap reaches back over prefills, the others take their mean."""
+        """Record times between tokens: the first step's gap includes the prefills before it; the others get their
+        mean.
+        """
         self.generation_tokens += steps * sequences
         for request in self._fresh:
             self._observe(self.inter_token_latency, first_end - request.last_token_at)
@@ -110,18 +112,18 @@ class EngineStatistics:
         self._last_decode_at = last_end
 
     def stopped_decoding(self, request: Generation) -> None:
-        """The batch no longer tells when its last token came, so the request keeps that time."""
+        """The batch no longer holds the time of its last token, so the request keeps it."""
         if request in self._fresh:
             del self._fresh[request]
         else:
             request.last_token_at = self._last_decode_at
 
     def preempted(self, request: Generation) -> None:
-        """It waits again."""
+        """The request waits again after a preemption."""
         self.preemptions += 1
 
     def finished(self, request: Generation, now: float) -> None:
-        """It has all its tokens."""
+        """The request has all its tokens."""
         self.ended[request.finish_reason] += 1
         self._observe(self.end_to_end, now - request.arrived_at)
         decoded = now - request.first_token_at
@@ -132,7 +134,7 @@ class EngineStatistics:
         self.request_generation_tokens.observe(0 if request.pooled else request.generated)
 
     def aborted(self, request: Generation) -> None:
-        """Its client went away."""
+        """The request's client went away."""
         self.ended["abort"] += 1
 
     def _observe(self, histogram: Histogram, seconds: float, times: int = 1) -> None:

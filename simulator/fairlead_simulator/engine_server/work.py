@@ -94,7 +94,7 @@ class StreamForm(Protocol):
         """What is sent before the engine has made a token; may be empty."""
 
     def opening(self, run: Run) -> bytes:
-        """What goes before the first words."""
+        """The part of the stream before the first words."""
 
     def content(self, words: bytes, tokens: int) -> bytes:
         """Some words, and how many tokens there are with them."""

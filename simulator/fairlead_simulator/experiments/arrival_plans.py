@@ -37,7 +37,7 @@ class Workload:
     """The stamp of each row, and the gap to the next stamp, in seconds."""
     sessions: tuple[str | None, ...]
     tenants: tuple[str, ...] = ()
-    """Whose each row is; empty = all are of one."""
+    """The tenant of each row; empty = all rows belong to one tenant."""
     classes: tuple[str, ...] = ()
     """The priority class of each row; empty = all have the default."""
     dropped: int = 0

@@ -40,7 +40,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Which of an experiment's runs it is."""
+        """The name of this run within its experiment."""
         return f"{self.label} at {self.plan.rate:.2f}/s, early rejection {self.spec.early_rejection.lower()}, seed {self.plan.seed}"
 
 
@@ -58,9 +58,9 @@ class CellResult:
     moves: tuple[tuple[float, str, str], ...] = ()
     """(time, kind, source, target)"""
     sizes: tuple[SizeChange, ...] = ()
-    """What scaling changed, in order of time."""
+    """The changes that scaling made, in order of time."""
     parts: tuple[Part, ...] = ()
-    """By tenant and priority class, where there are several."""
+    """Keyed by tenant and priority class, where there are several."""
 
     def document(self) -> dict[str, Any]:
         """The row for a JSON file."""

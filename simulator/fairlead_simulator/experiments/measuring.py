@@ -1,4 +1,4 @@
-"""From a finished run to its figures.
+"""Computes the figures of a finished run.
 
 Requests are measured by their index, so that every policy is judged by the same ones.
 """
@@ -48,7 +48,7 @@ class Figures:
     """Share of served requests whose cached tokens the router knew to the token when it sent them. Those that fetched
     some are left out here and in `belief_error`."""
     belief_error: float | None
-    """What it was wrong by, request by request, as a share of all cached tokens."""
+    """The sum of each request's error in cached tokens, as a share of all cached tokens."""
     load_cv: float
     """Coefficient of variation of pending prefill tokens over instances, mean over the seconds of the measured part in
     which any were pending."""

@@ -31,7 +31,7 @@ def estimate_saturation(
 ) -> Saturation:
     """An upper bound: no policy has an endless shared cache, nor always the largest batch.
 
-    Instances of another speed than the preset's count as so many times one.
+    An instance with another speed than the preset's counts in proportion to its speed.
     """
     rows = workload.rows
     count = len(rows)

@@ -15,7 +15,7 @@ from fairlead_simulator.experiments.choices import EARLY_REJECTION_MODES, parame
 from fairlead_simulator.simulation.timeline import Fail, Override, PartRouters, RestartRouters, ScaleTo, TimelineEvent
 
 LARGEST_POOL = 10_000
-"""The most instances of one role."""
+"""Maximum number of instances of one role."""
 LATEST_SECONDS = 1e9
 
 

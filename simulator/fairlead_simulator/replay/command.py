@@ -49,14 +49,14 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option(
     "--url", "urls", multiple=True, required=True, help="A router (or an engine); several take turns and stand in for one another."
 )
-@click.option("--model", help="Model to ask for; the first one the router lists without it.")
+@click.option("--model", help="Model to request; default: the first one that the router lists.")
 @click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="The pool, sent as x-fairlead-pool.")
 @click.option("--token", envvar="FAIRLEAD_GATEWAY_KEY", show_envvar=True, help="API key of the routers, sent as a bearer token.")
 @click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as recorded.")
 @click.option("--requests", type=click.IntRange(min=1), help="Only the first N requests.")
 @click.option("--rate", type=_POSITIVE, default=3.4, show_default=True, help="Requests per second of a generated trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a generated session's first prompt.")
-@click.option("--longest-input", type=WholeOption(1, 1_000_000), help="Most tokens of a generated prompt.")
+@click.option("--longest-input", type=WholeOption(1, 1_000_000), help="Maximum tokens of a generated prompt.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of a generated trace and of cancellations.")
 @click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="Seconds to the first token that count as in time.")
 @click.option(

@@ -23,7 +23,7 @@ class AnswerReader:
         self.headers: dict[bytes, bytes] = {}
 
     def on_piece(self, piece: bytes) -> None:
-        """Some bytes of the body."""
+        """A further piece of the body."""
 
 
 class ConnectFailed(Exception):
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # TCP connections have stream transports; uvloop's are no subclass
+        self._transport = cast(asyncio.Transport, transport)  # TCP connections have stream transports; uvloop's are not subclasses
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None:  # bytes nobody asked for: the connection cannot be trusted any more

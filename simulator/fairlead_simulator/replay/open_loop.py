@@ -47,7 +47,7 @@ class Replay:
     ideal: IdealCache | None = None
     on_outcome: Callable[[RequestOutcome], None] | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set: send nothing more, give up what is in flight."""
+    """When set: send nothing more and abandon requests in flight."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
     _refused: str = ""

@@ -28,7 +28,7 @@ class RequestOutcome:
     due_seconds: float
     """After the start of the replay."""
     lag_seconds: float
-    """How much later than due it was sent."""
+    """Seconds by which it was sent later than due."""
     verdict: ReplayVerdict
     reason: str = ""
     status: int = 0
@@ -39,7 +39,9 @@ class RequestOutcome:
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None
     ended_seconds: float | None = None
-    """After the start of the replay, however it ended; None when the replay was stopped first."""
+    """Seconds from the start of the replay to the request's end, whatever the outcome; None when the replay was stopped
+    first.
+    """
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
@@ -91,7 +93,7 @@ class Summary:
     e2e: Percentiles
     slo_ttft_seconds: float
     slo_attainment: float | None
-    """Share of all sent requests whose first token came in less than the SLO; rejected and failed ones are misses."""
+    """Share of all sent requests whose first token arrived within the TTFT SLO; rejected and failed ones are misses."""
     token_hit_rate: float | None
     ideal_token_hit_rate: float | None
     """What an endless cache shared by all instances would have reached on the same prompts."""
@@ -130,11 +132,11 @@ class Tally:
         return sum(self.verdicts.values())
 
     def send(self) -> None:
-        """One more request is on its way."""
+        """Count a request that was sent."""
         self.sent += 1
 
     def end(self, outcome: RequestOutcome) -> None:
-        """It ended."""
+        """Count a request that ended."""
         self.verdicts[outcome.verdict] += 1
         self._failovers += outcome.failovers
         self._retries += outcome.retries
@@ -160,7 +162,7 @@ class Tally:
         self._completion_tokens += outcome.completion_tokens or 0
 
     def summary(self, wall_seconds: float, ideal_token_hit_rate: float | None) -> Summary:
-        """Everything so far."""
+        """The figures of all requests so far."""
         return Summary(
             sent=self.sent,
             served=self.verdicts[ReplayVerdict.SERVED],

@@ -72,7 +72,7 @@ class ResultFile:
             self._file = path.open("ab")
         except OSError as error:
             raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None
-        self._is_old = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)  # what is no file, as a pipe, holds nothing
+        self._is_old = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)  # what is not a file, as a pipe, holds nothing
 
     def __enter__(self) -> "ResultFile":
         return self

@@ -31,7 +31,7 @@ from fairlead_simulator.simulation.timeline import Flip, ScaleTo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedScaling:
-    """How a simulated pool is scaled: the sections of a pool's spec, and what a cluster adds."""
+    """How a simulated pool is scaled: the sections of a pool's spec, and the delays of a cluster."""
 
     RULES: ClassVar = (
         Rule(
@@ -58,7 +58,7 @@ class SimulatedScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingByRole(SimulatedScaling):
-    """As a pool's spec may have it: roles with numbers of their own, where a file has the same for all."""
+    """Scaling with numbers per role, as a pool's spec may have; a file has the same for all roles."""
 
     ranges: Mapping[Role, tuple[int, int]]
 

@@ -24,7 +24,7 @@ class EventDelivery:
         self._routers: list[EngineCaches] = []
         self._followers: dict[tuple[int, str], EventFollower] = {}
         self._asked: dict[tuple[int, str], int] = {}
-        """How often each router asked each engine; an answer to an earlier question is not waited for."""
+        """Number of replays that each router requested of each engine; the answer to an earlier request is ignored."""
 
     @property
     def gaps(self) -> int:
@@ -38,11 +38,11 @@ class EventDelivery:
         return publisher
 
     def engine_died(self, name: str) -> None:
-        """It publishes and answers no more."""
+        """The engine no longer publishes events or answers."""
         self._silent.add(name)
 
     def router_started(self, caches: EngineCaches, now: float) -> None:
-        """One more router listens to all engines."""
+        """Connect a further router to all engines."""
         self._routers.append(caches)
         for name in self._publishers:
             self._follow(len(self._routers) - 1, name, now)

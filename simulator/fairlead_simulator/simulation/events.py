@@ -16,7 +16,7 @@ class EventQueue:
         self._sequence = 0
 
     def at(self, time: float, happen: Happening, payload: Any) -> None:
-        """Call `happen(payload, time)` when the clock is there."""
+        """Call `happen(payload, time)` when the clock reaches this time."""
         self._sequence += 1
         heappush(self._heap, (time, self._sequence, happen, payload))
 

@@ -23,7 +23,7 @@ class SimulatedInstance(Instance[Job]):
         self.kv = TraceMemory(preset.capacity_blocks, preset.block_tokens, preset.dram_tokens, preset.eviction, watcher)
         super().__init__(name, preset, self.kv)
         self.watched = 0
-        """The version for whose end an appointment is made."""
+        """The state version whose step's end is scheduled as an event."""
 
 
 StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
@@ -49,7 +49,7 @@ class Fleet:
         self._events = events
         self._step_ended = step_ended
         self._coming: dict[Job, tuple[str, float]] = {}
-        """Requests on the way to an engine: which, and when they are there."""
+        """Requests on their way to an engine, with their time of arrival."""
         self._told: dict[str, tuple[float, int]] = {}
         """What their metrics said last: telling the same again would change nothing."""
         for name in names:
@@ -113,7 +113,7 @@ class Fleet:
         self._watch(source, now)
 
     def abort(self, job: Job, now: float) -> None:
-        """Whatever engine has the request, or is to have it, lets go of it."""
+        """Abort the request on every engine that has it or is about to get it."""
         if self._coming.pop(job, None) is not None:
             return
         for name in {job.instance, job.decode_instance or job.instance}:

@@ -27,7 +27,7 @@ _PADDING = bytes(4 * (PREFIX_BLOCK_TOKENS - 2))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvEventQuality:
-    """How well KV events reach a router. `loss` is the share of batches that do not; what is asked for again does."""
+    """How well KV events reach a router. `loss` is the share of batches that are lost; replayed batches arrive."""
 
     delay_seconds: float = 0.0
     loss: float = 0.0
@@ -156,7 +156,7 @@ class EventFollower:
         self._do(self._tracker.live(batch.number, batch.stamp, batch))
 
     def hear_again(self, batches: Sequence[Batch]) -> None:
-        """The answer to what was asked for last."""
+        """Receive the replay that was requested last."""
         for batch in batches:
             self._do(self._tracker.replayed(batch.number, batch.stamp, batch))
         self._heard_out = True

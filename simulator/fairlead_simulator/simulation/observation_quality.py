@@ -15,7 +15,7 @@ class ObservationQuality:
     """Sigma of a log-normal factor (median 1) on the prompt lengths it sees, and so on its prefill estimates."""
     delay_seconds: float = 0.0
     metrics_seconds: float = 1.0
-    """From one reading of the engines' metrics to the next."""
+    """Seconds between two readings of the engines' metrics."""
     streamed_share: float = 1.0
     """Share of the requests that are streamed; of the others it sees nothing before the complete answer."""
     kv_events: KvEventQuality | None = None

@@ -78,9 +78,9 @@ class PoolChanges:
         return self._timeline
 
     def apply(self, event: PlannedChange, table: RoutingTable, now: float) -> PoolChange:
-        """What `event` changes, given the table in force.
+        """Apply `event` to the table in force. Raises
 
-        Raises InvalidInput when the event names what is not there.
+        InvalidInput when the event names something that does not exist.
         """
         if isinstance(event, ScaleTo):
             return self._scale(event, table)

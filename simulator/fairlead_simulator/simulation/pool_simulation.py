@@ -81,7 +81,7 @@ class Simulation:
 
     @property
     def scheduler(self) -> SharedScheduler:
-        """That of the router that decides for all, or of the first that serves."""
+        """The scheduler of the router that decides for all, or of the first router that serves."""
         return self.routers.leading
 
     def run(self) -> RunResult:

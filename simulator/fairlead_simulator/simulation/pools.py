@@ -22,8 +22,8 @@ from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset
 
 Clients = Literal["in-turn", "random", "session", "prefix"]
-"""How requests come to several routers: one after the other, by chance, all of a session to the same, or all whose
-prompts begin alike, as behind balancers that hash a cookie or a prompt.
+"""How requests come to several routers: one after the other, by chance, each session to one router, or prompts
+with the same beginning to one router, as behind balancers that hash a cookie or a prompt.
 """
 
 POOL = PoolKey(namespace="simulation", name="pool")
@@ -67,10 +67,12 @@ class SimulatedPool:
     routers: int = 1
     clients: Clients = "in-turn"
     asking_seconds: float | None = None
-    """One router decides for all, and a word from one to another takes so long; None: each decides for itself."""
+    """Seconds that a message between routers takes when one router decides for all; None: each router decides for
+    itself.
+    """
     told_seconds: float | None = None
-    """Routers that decide for themselves tell each other once a second what they do, and it arrives so much later;
-    None: they tell nothing, as when the control API is away.
+    """Seconds after which routers that decide for themselves receive each other's load reports, sent once a
+    second; None: they report nothing, as when the control API is unreachable.
     """
     seed: int = 0
 
@@ -138,7 +140,7 @@ class SimulatedPool:
         return facts
 
     def entry(self, number: int, role: Role, generation: int = 0) -> InstanceEntry:
-        """The entry of the instance numbered so; a restarted one has another address."""
+        """The table entry of the instance with this number; a restarted one has another address."""
         name = f"{role.value[0]}{number:03d}-{self.seed}"
         return InstanceEntry(
             id=name,

@@ -12,8 +12,8 @@ See = Callable[[Sequence[Dispatch | Refusal], float], None]
 
 
 class RouterLink:
-    """One front's connection: every word and every verdict takes `seconds`. What is on its way when it
-    breaks is lost.
+    """The connection of one asking router (a front): every message takes `seconds`. Messages in
+    transit are lost when it breaks.
     """
 
     def __init__(self, front: SharedScheduler, decider: SharedScheduler, seconds: float, events: EventQueue, see: See) -> None:
@@ -26,7 +26,7 @@ class RouterLink:
         self.is_open = True
 
     def open(self, now: float) -> None:
-        """The front asks from now on."""
+        """The front begins to ask."""
         self._decider.join(self._back)
         self._front.ask(self, now)
 
@@ -37,12 +37,12 @@ class RouterLink:
         self._see(self._decider.leave(self._back, now), now)
 
     def tell(self, word: Word, now: float) -> None:
-        """From the front to the decider."""
+        """Sends a message from the asking router to the deciding one."""
         if self.is_open:
             self._events.at(now + self._seconds, self._arrive, word)
 
     def answer(self, verdict: Dispatch | Refusal, now: float) -> None:
-        """From the decider to the front."""
+        """Sends a message from the deciding router to the asking one."""
         if self.is_open:
             self._events.at(now + self._seconds, self._come_back, verdict)
 
@@ -76,13 +76,13 @@ class RouterLinks:
         self._links: list[RouterLink] = []
 
     def connect(self, decider: SharedScheduler, fronts: Sequence[SharedScheduler], now: float) -> None:
-        """Every front asks the decider."""
+        """Connect every asking router to the deciding one."""
         self._links = [RouterLink(front, decider, self._seconds, self._events, self._see) for front in fronts if front is not decider]
         for link in self._links:
             link.open(now)
 
     def break_off(self) -> None:
-        """Nothing gets through any more, and nobody has noticed yet."""
+        """Messages no longer get through, and no router has noticed yet."""
         for link in self._links:
             link.is_open = False
 

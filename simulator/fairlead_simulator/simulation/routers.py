@@ -1,8 +1,8 @@
 """The routers of one run: how requests come to them, and what they know of each other.
 
-They know how many they are, as the control API tells them. One of them decides for all, or each knows what it sent
-itself, what events tell it and, where they tell each other, what others did some seconds ago. They share no bindings:
-what the control API would tell them of each other's sessions is left out.
+They know how many they are from the control API. Either one of them decides for all, or each knows what
+it sent itself, what KV events report and, where routers exchange load reports, what others did some seconds ago. They
+share no bindings: what the control API would tell them of each other's sessions is left out.
 """
 
 from collections.abc import Iterator
@@ -30,12 +30,12 @@ they notice that; all connect again.
 """
 
 SHARE_SECONDS = 1.0
-"""How often routers tell, as live ones do."""
+"""Seconds between routers' load reports, as live ones send them."""
 
 
 class Routers:
-    """Schedulers, each with its own seed; `first` is that of number 0 if there is one already. `see` carries out what
-    they answer when nobody called them.
+    """Schedulers, each with its own seed; `first` is that of number 0 if there is one already. `see` carries out
+    dispatches and refusals that no call returned.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Routers:
 
     @property
     def serving(self) -> tuple[SharedScheduler, ...]:
-        """Those that get new requests."""
+        """Routers that get new requests."""
         return tuple(self._all[number] for number in self._serving)
 
     @property
@@ -114,7 +114,7 @@ class Routers:
         scheduler.know_others(replace(share, age_seconds=self._spec.told_seconds or 0.0), now)
 
     def change(self, what: RouterChange, now: float) -> None:
-        """Something becomes of the routers."""
+        """Applies an event of the timeline to the routers: one starts, stops or is cut off."""
         if what in ("restart", "replace"):
             self._restart(now, remember=what == "restart")
         elif self._links is not None:

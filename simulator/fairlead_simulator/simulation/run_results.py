@@ -1,4 +1,4 @@
-"""What a run leaves behind besides its jobs, and the taking of it."""
+"""The results of a run besides its jobs, and how they are recorded."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -82,7 +82,7 @@ class RunResult:
     """Times that a router missed a batch of KV events."""
 
     def count_refusal(self, reason: str) -> None:
-        """One more request was refused."""
+        """Count a refused request."""
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
 
 

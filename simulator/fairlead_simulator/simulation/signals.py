@@ -74,12 +74,14 @@ class SignalMeter:
         self._prefills = 0
 
     def arrived(self, job: Job, now: float) -> None:
-        """A request came, whatever becomes of it."""
+        """Count an arrived request, whatever its outcome."""
         self._recent.add(now, requests=1, prompt=job.input_tokens)
         self._long.add(now, asked=1, asked_tokens=job.input_tokens, asked_squares=job.input_tokens**2)
 
     def refused(self, job: Job, now: float, reason: RejectionReason) -> None:
-        """It was refused or lost: its first token is not in time, and if it has come, it counts as late from now on."""
+        """The request was refused or lost: its first token is not in time; if it has arrived, it counts as late from
+        now on.
+        """
         self._recent.add(now, refused_for_decode=reason in FOR_DECODE, refused_for_prefill=reason in FOR_PREFILL)
         if job.heard_first:
             self._recent.add(now, first_in_time=-self._is_in_time(job))
@@ -96,7 +98,7 @@ class SignalMeter:
         return job.first_token_at - job.arrives_at < self._pool.slo_ttft_seconds
 
     def generated(self, job: Job, tokens: int, now: float) -> None:
-        """So many tokens of its answer are out."""
+        """Record how many tokens of the request's answer were sent."""
         more = tokens - self._generated.get(job.index, 0)
         if more > 0:
             self._generated[job.index] = tokens
@@ -104,7 +106,7 @@ class SignalMeter:
                 window.add(now, generated=more)
 
     def completed(self, job: Job, now: float) -> None:
-        """Its last token is out."""
+        """The request's last token was sent."""
         self.generated(job, job.output_tokens, now)
         for window in (self._recent, self._long):
             window.add(now, finished=1, finished_tokens=job.input_tokens, hit=job.hit_tokens, output=job.output_tokens)
@@ -113,11 +115,11 @@ class SignalMeter:
             self._recent.add(now, paced=1, paced_in_time=seconds <= self._pool.slo_tpot_seconds)
 
     def ended(self, job: Job) -> None:
-        """However it ended, nothing more comes of it."""
+        """The request has ended in some way; it sends nothing more."""
         self._generated.pop(job.index, None)
 
     def sample(self, loads: Iterable[InstanceLoad], now: float) -> None:
-        """One more second of all instances."""
+        """Sample a further second of all instances."""
         for window in (self._recent, self._long):
             window.forget(now)
         speed = self._prefill_speed()

@@ -26,8 +26,9 @@ class ScaleTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """At `at` seconds an instance of `role` drains and goes: the one at `place` of those that serve, by what their
-    leaving costs, cheapest first. One that `is_replaced` gets a successor, which serves after `startup_seconds`."""
+    """At `at` seconds an instance of `role` drains and goes: the one at `place` among serving instances, sorted by
+    the cost of their removal, lowest first. One that `is_replaced` gets a successor, which serves after
+    `startup_seconds`."""
 
     at: float
     place: int
@@ -56,7 +57,7 @@ class Fail:
     instance: int
     detected_after_seconds: float = 2.0
     recovered_after_seconds: float | None = None
-    """It serves again, with an empty cache, so long after it died; None = never."""
+    """Seconds after its death when it serves again, with an empty cache; None = never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

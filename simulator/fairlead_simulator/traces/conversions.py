@@ -72,9 +72,9 @@ def read_form(
     sort: bool = False,
     notes: Notes | None = None,
 ) -> Iterator[TraceRow]:
-    """Rows of a file in one of FORMS in order of time; None finds out which it is.
+    """Rows of a file in one of FORMS in order of time; None = detect the form.
 
-    `block_tokens` is what an id of the file stands for, if not what its form says. Rows that are not in order are
+    `block_tokens` are the tokens per id, if other than the form's. Rows that are not in order are
     refused, unless they are to be sorted or their form has none. Raises TraceInvalid naming file, line and field.
     """
     with opened(path) as source:

@@ -1,4 +1,6 @@
-"""Whose a file is, by its first lines: forms that `fairlead traces convert` reads, and what to do about others."""
+"""Which tool wrote a trace file, by its first lines: formats that `fairlead traces convert` reads, and advice about
+others.
+"""
 
 from dataclasses import dataclass
 from shlex import quote
@@ -33,7 +35,7 @@ _KEYS = {
     "guidellm": ({"benchmarks"}, {"prompt"}),
     "jsonl": ({"input_length", "hash_ids"},),
 }
-"""By form, sets of keys of which one is in each row, or in the whole document."""
+"""Keyed by form, sets of keys of which one is in each row, or in the whole document."""
 _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which says of no request when it came",
     (b"input_config",): "aiperf's summary of a run, which has no single requests",

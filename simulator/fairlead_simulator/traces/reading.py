@@ -30,7 +30,7 @@ class Notes:
         self._facts[fact] = None
 
     def lines(self) -> list[str]:
-        """All of it, a line each."""
+        """All notes, a line each."""
         found = [*self._facts]
         found += [f"{count:,} {'request' if count == 1 else 'requests'} left out {what}" for what, count in self._left_out.items()]
         if self._fields:
@@ -40,7 +40,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was asked for, and what there is to say of it."""
+    """The requested reading, with notes about it."""
 
     block_tokens: int
     """Tokens that an id of the file stands for."""
@@ -49,7 +49,7 @@ class Reading:
     notes: Notes = field(default_factory=Notes)
 
     def untimed(self, record: Record) -> float:
-        """When a row comes that does not say it. Raises TraceInvalid where no rate was given."""
+        """The arrival time of a row without one. Raises TraceInvalid where no rate was given."""
         if not self.has_rate:
             raise record.refusal("timestamp", "is missing; give --rate to place such rows evenly")
         self.notes.say("rows without a time come evenly at --rate, in the order of the file")

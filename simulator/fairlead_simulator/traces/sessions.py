@@ -110,7 +110,9 @@ class SessionFinder:
         self._ends: dict[int, tuple[int, int]] = {}
         """The latest turn of its owner whose whole blocks end with this block: its number from 0 on, and its tokens."""
         self._latest: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
-        """By a prompt (its last id and tokens) the sessions that sent it: free when, number, turn. A heap."""
+        """Keyed by a prompt (its last id and tokens): a heap of the sessions that sent it, each with the time at
+        which it is free, its number and its turn.
+        """
 
     def add(self, row: TraceRow) -> int:
         """The number of the row's session, counted from 0 on in the order in which sessions begin."""

@@ -22,7 +22,7 @@ class ConversationShape:
     continue_share: float = 0.37
     """Share of requests that continue an earlier session."""
     live_sessions: int = 2000
-    """Only this many latest sessions can be continued; recent ones are likelier."""
+    """Only the latest sessions, up to this number, can be continued; recent ones are likelier."""
     opening_median: float = 5300.0
     opening_sigma: float = 1.2
     turn_median: float = 900.0

@@ -37,8 +37,8 @@ def test_routers_and_operators_read_what_an_api_of_the_last_release_sends(last_r
 
 def test_routers_and_operators_of_the_last_release_read_what_the_api_sends(last_release: dict[str, Schema]) -> None:
     """But for words that the API tells no router."""
-    untold = {f"BindingReason: the word {reason.value!r} is not known" for reason in TOLD_AS}
-    assert set(unreadable(sent=schemas(FROM_API), read=last_release["from_api"])) - untold == set()
+    unreported = {f"BindingReason: the word {reason.value!r} is not known" for reason in TOLD_AS}
+    assert set(unreadable(sent=schemas(FROM_API), read=last_release["from_api"])) - unreported == set()
 
 
 def test_every_reason_is_told_to_routers_in_a_word_of_the_last_release(last_release: dict[str, Schema]) -> None:

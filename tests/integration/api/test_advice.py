@@ -158,7 +158,7 @@ async def test_a_pool_that_is_well_has_none_and_one_that_is_not_there_is_not_fou
 
 
 async def test_silence_losses_and_conditions_are_told(api: ApiInstance) -> None:
-    conditions = ({"type": "Degraded", "status": "True", "reason": "StrangePods", "message": "x is no instance"},)
+    conditions = ({"type": "Degraded", "status": "True", "reason": "StrangePods", "message": "x is not an instance"},)
     for version, state in enumerate([InstanceState.SERVING, InstanceState.LOST] * 2 + [InstanceState.SERVING], 1):
         await api.pool_operator.put_pool_state(
             CHAT, a_state(an_instance("a", state), an_instance("b"), version=version, conditions=conditions)

@@ -56,8 +56,8 @@ async def test_attainment_is_told_by_version_and_class_over_minutes_and_hours(ap
     samples = (a_sample(long_ago, "low", 1), a_sample(just_now, "low", 2), a_sample(just_now, "high", 2, within_slo=10, refused=10))
     await api.router.post_report(a_report("r1", at=now.timestamp(), slo_samples=samples))
     await api.router.post_report(a_report("r1", at=now.timestamp(), slo_samples=samples))
-    untold = a_sample(just_now, "low", None)  # of a router whose table does not tell its version
-    await api.router.post_report(a_report("r2", "router-1", at=now.timestamp(), slo_samples=(untold,)))
+    unreported = a_sample(just_now, "low", None)  # of a router whose table does not tell its version
+    await api.router.post_report(a_report("r2", "router-1", at=now.timestamp(), slo_samples=(unreported,)))
     await api.app.state.upkeep.roll_up(now)
     day = await api.viewer.slo_attainment(CHAT)
     assert [(one.version, one.priority_class, one.requests, one.attainment) for one in day.shares] == [

@@ -1,4 +1,4 @@
-"""A read is no transaction; what is written or held is in one."""
+"""A read is not a transaction; what is written or held is in one."""
 
 import asyncio
 from collections.abc import AsyncIterator

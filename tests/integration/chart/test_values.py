@@ -63,7 +63,7 @@ ENDINGS: dict[str, Any] = {
 
 
 def leaves(schema: Document, path: str = "") -> Iterator[tuple[str, Document]]:
-    """Path and schema of each value that is no group of others."""
+    """Path and schema of each value that is not a group of others."""
     if "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
     if schema.get("properties"):

@@ -126,7 +126,7 @@ def _failures_before_content(spoken: Spoken) -> dict[str, bytes]:
     error = spoken.error
     return {
         "error first": _raw(error),
-        "error after what is no content": _raw(": keep-alive\n\n", spoken.begins, ": keep-alive\n\n", error),
+        "error after what is not content": _raw(": keep-alive\n\n", spoken.begins, ": keep-alive\n\n", error),
         "error in pieces": _raw(*(spoken.begins + error)[:-2]) if len(error) < 200 else _raw(error[:7], error[7:]),
         "error with other line ends": _raw((spoken.begins + error).replace("\n", "\r\n")),
         "error that is not ended": _raw(error.split("\n\n")[0]),

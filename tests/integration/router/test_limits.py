@@ -126,7 +126,7 @@ async def test_a_client_that_closes_its_side_is_told_and_its_request_cancelled(w
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert _code(answer) == "half_closed"
     await until(lambda: running.busy() == 0)
-    assert "half_closed" not in running.router.metrics.client_errors, "clients that leave look the same and are no errors"
+    assert "half_closed" not in running.router.metrics.client_errors, "clients that leave look the same and are not errors"
 
 
 async def test_a_body_larger_than_headers_may_be_can_come_with_the_last_byte_of_its_head(world: World) -> None:

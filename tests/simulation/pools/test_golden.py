@@ -54,7 +54,7 @@ def experiment() -> list[dict[str, Any]]:
 
 
 def rounded(value: Any) -> Any:
-    """To nine digits: what another libm may do differently in the last place is no difference."""
+    """To nine digits: what another libm may do differently in the last place is not a difference."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):

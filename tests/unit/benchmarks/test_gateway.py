@@ -61,7 +61,7 @@ def test_a_line_that_is_no_router_is_refused_before_anything_starts(tmp_path: Pa
 
 
 def test_a_checkout_to_compare_with_must_be_one_and_be_set_up(tmp_path: Path) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="no checkout"):
+    with pytest.raises(argparse.ArgumentTypeError, match="not a checkout"):
         gateway_before.checkout(str(tmp_path))
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "mock_engines.py").touch()

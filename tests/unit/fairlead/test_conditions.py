@@ -194,7 +194,7 @@ def test_the_transition_time_changes_only_with_the_status() -> None:
 def test_what_is_not_known_yet_leaves_the_condition_as_it_stood() -> None:
     before = merge_conditions((), pool_conditions(SETTLED), 1, "t1")
     silent = replace(SETTLED, observations=None)
-    assert merge_conditions(before, pool_conditions(silent), 2, "t2")[5] == before[5], "one late answer is no outage"
+    assert merge_conditions(before, pool_conditions(silent), 2, "t2")[5] == before[5], "one late answer is not an outage"
     reachable = merge_conditions((), pool_conditions(silent), 1, "t1")[5]
     assert (reachable["status"], reachable["reason"]) == ("Unknown", "NotAnsweredYet")
     reachable = merge_conditions(before, pool_conditions(replace(silent, api_problem="refused")), 2, "t2")[5]

@@ -51,8 +51,8 @@ def test_the_same_lines_come_from_a_text_however_it_was_saved(text: str, way: st
         (b"PK\x03\x04rest", "0: is a ZIP archive; unpack it first"),
         (b"(\xb5/\xfdrest", "0: is packed by zstd; unpack it first (zstd -d)"),
         (b"PAR1rest", "0: is a Parquet file; write it as JSON lines or CSV first"),
-        (b"a\0b", "0: holds zero bytes, so it is no text in UTF-8; save it as UTF-8"),
-        ("text".encode("utf-16-le"), "0: holds zero bytes, so it is no text in UTF-8; save it as UTF-8"),
+        (b"a\0b", "0: holds zero bytes, so it is not text in UTF-8; save it as UTF-8"),
+        ("text".encode("utf-16-le"), "0: holds zero bytes, so it is not text in UTF-8; save it as UTF-8"),
         (b"\xff\xfea", "1: is not valid text in the encoding that its byte-order mark names"),
         (packed(b"a" * 500)[:-9], "0: is packed by gzip, but its end is missing; fetch or pack it again"),
         (b"\x1f\x8b", "0: is packed by gzip, but its end is missing; fetch or pack it again"),
@@ -68,7 +68,7 @@ def test_what_cannot_be_read_is_told(content: bytes, told: str) -> None:
 
 
 def test_nothing_is_unpacked_without_bounds() -> None:
-    assert complaint(packed(bytes(2**24))) == "0: holds zero bytes, so it is no text in UTF-8; save it as UTF-8"
+    assert complaint(packed(bytes(2**24))) == "0: holds zero bytes, so it is not text in UTF-8; save it as UTF-8"
     assert complaint(packed(b"\n" * 2**24)) == "0: unpacks to more than 250 times its size, as no data of this kind does"
     assert complaint(b"a\n" * 10, most_bytes=19) == "0: holds more than 0 MiB; give a part of it"
     assert len(lines(b"a\n" * 10, most_bytes=20)) == 10

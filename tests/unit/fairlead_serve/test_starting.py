@@ -163,7 +163,7 @@ def test_engines_of_another_kind_than_last_time_are_another_pool_unless_the_file
             EngineFindings(url=ONE, models=("m",), version="0.11", kv_cache_tokens=9600),
             "m · version 0.11 · KV cache of 9,600 tokens · no KV events",
         ),
-        (EngineFindings(url=ONE), "tells its models only to who has its key · size of its KV cache not told"),
+        (EngineFindings(url=ONE), "lists its models only to clients with its key · does not report the size of its KV cache"),
     ],
 )
 def test_an_engine_is_told_of_in_one_line(found: EngineFindings, words: str) -> None:
@@ -173,7 +173,7 @@ def test_an_engine_is_told_of_in_one_line(found: EngineFindings, words: str) -> 
 @pytest.mark.parametrize(
     ("finding", "model", "words"),
     [
-        (EngineFindings(url=ONE), None, ("no engine tells its model without a key: write `model` into /s/pool.yaml",)),
+        (EngineFindings(url=ONE), None, ("no engine names its model without a key: write `model` into /s/pool.yaml",)),
         (EngineFindings(url=ONE), "m", ()),
         (EngineFindings(url=ONE, problem="silent"), None, ("no engine answers yet: requests get 503 until one does",)),
     ],

@@ -57,7 +57,7 @@ def complaint(folder: Path, command: str, *arguments: str) -> str:
         ("missing", "missing: cannot be read: No such file or directory"),
         ("folder", "folder: cannot be read: Is a directory"),
         ("empty", "empty: holds no rows; expected one request per line"),
-        ("binary", "binary: holds zero bytes, so it is no text in UTF-8; save it as UTF-8"),
+        ("binary", "binary: holds zero bytes, so it is not text in UTF-8; save it as UTF-8"),
     ],
 )
 def test_a_file_that_is_no_trace_is_told_by_every_command(folder: Path, command: str, file: str, told: str) -> None:
@@ -261,7 +261,7 @@ def test_an_error_in_another_process_is_the_same_line(folder: Path, tmp_path: Pa
         ("convert good.jsonl --out missing/made", "missing/made: cannot be written: No such file or directory"),
         ("convert good.jsonl --from csv", "good.jsonl:1: timestamp: is not a column; the first line must name timestamp, input_length"),
         ("convert good.jsonl --from burstgpt", "good.jsonl:1: Timestamp: is not a column; the first line must name Timestamp, Request"),
-        ("convert binary --from csv", "binary: holds zero bytes, so it is no text in UTF-8; save it as UTF-8"),
+        ("convert binary --from csv", "binary: holds zero bytes, so it is not text in UTF-8; save it as UTF-8"),
         ("convert folder --from csv", "folder: cannot be read: Is a directory"),
         ("convert empty --from csv", "empty: holds no rows; expected one request per line"),
         ("convert header.csv --from csv", "header.csv: holds no rows; expected one request per line"),

@@ -72,7 +72,7 @@ def test_every_metric_and_label_that_is_read_exists(expression: str) -> None:
     assert named
     labels: set[str] = set()
     for name, matchers in named:
-        assert name in known, f"{name} is no metric of router or API"
+        assert name in known, f"{name} is not a metric of router or API"
         labels |= known[name]
         for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers):
             assert label in known[name], f"{name} has no label {label}"

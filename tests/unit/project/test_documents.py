@@ -11,7 +11,7 @@ DOCUMENTS = sorted(ROOT / name for name in subprocess.check_output(["git", "ls-f
 GENERATED = {f"docs/{name}.md" for name in ("benchmarks", "cli", "inferencepool", "metrics", "settings")}
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)]+)\)")
-"""With a target that is broken over two lines, which is no link."""
+"""With a target that is broken over two lines, which is not a link."""
 
 
 def name_of(document: Path) -> str:

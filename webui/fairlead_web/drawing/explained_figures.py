@@ -22,7 +22,7 @@ SHOWN = ("ttft_p95", "pending_prefill_tokens", "waiting", "running", "kv_usage",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRow:
-    """One metric; `over` says that it was over its limit, `asked` that it is the one that was asked about."""
+    """One metric; `over`: it was over its limit; `asked`: it is the metric of the question."""
 
     words: str
     here: str
@@ -107,7 +107,7 @@ def forecast_remark(found: Forecast | None) -> str:
 
 
 def sum_of_parts(decision: RoutingDecision, one: CandidateScore) -> str:
-    """`1.20 s wait + 400 ms prefill = 1.60 s cost`; empty where the score is no sum, or was not recorded."""
+    """`1.20 s wait + 400 ms prefill = 1.60 s cost`; empty where the score is not a sum, or was not recorded."""
     total = term_of(decision, TOTAL)
     if total is None or one.total is None or not decision.parts:
         return ""

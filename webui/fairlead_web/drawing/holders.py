@@ -11,7 +11,7 @@ from fairlead_web.text import formats
 
 LANES = 12
 DRAWN = 300
-"""Most instances and homes that are drawn, the newest; the sentence counts all."""
+"""Maximum number of instances and homes that are drawn, the newest; the sentence counts all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: date
         reasons = ", ".join(f"{words} {count}×" if len(why) > 1 or count > 1 else words for words, count in why.most_common())
         told.append(f"It moved {'once' if why.total() == 1 else f'{why.total():,} times'}: {reasons}.")
     if idle >= 1:
-        told.append(f"For {formats.span(idle)} in between nobody held it.")
+        told.append(f"For {formats.span(idle)} in between no instance held it.")
     if ordered[-1].released_at is not None:
         told.append(f"Nobody has held it since, for {formats.span((now - until).total_seconds())}.")
     return " ".join(told)

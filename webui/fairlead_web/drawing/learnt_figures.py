@@ -28,7 +28,7 @@ WORDS = {
     Quantity.PREFILL: Wording(name="Prefill speed", unit="tokens/s", teacher="streamed answers teach it"),
     Quantity.DECODE: Wording(name="Decode step", unit="ms", teacher="streamed answers that are not short teach it"),
     Quantity.TEXT: Wording(name="Bytes per token", unit="", teacher="answers whose usage has the tokens of the prompt teach it"),
-    Quantity.KV_CACHE: Wording(name="KV cache", unit="tokens", teacher="engines whose metrics have its size tell it"),
+    Quantity.KV_CACHE: Wording(name="KV cache", unit="tokens", teacher="engines report it if their metrics contain its size"),
 }
 
 

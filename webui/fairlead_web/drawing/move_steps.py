@@ -87,7 +87,7 @@ def _homes(move: Migration, history: list[BindingHistoryItem] | None) -> tuple[M
     if before is None or before.released_at is None:
         return cutover, MoveStep(words="Release", state="unknown", at=None, told=f"When {move.origin} let go is not recorded.")
     late = (after.bound_at - before.released_at).total_seconds()
-    when = "in the same instant" if late == 0 else f"{formats.seconds(late)} earlier; nobody held it meanwhile"
+    when = "in the same instant" if late == 0 else f"{formats.seconds(late)} earlier; no instance held it meanwhile"
     told = f"{before.instance} let go {when}, after {formats.span((before.released_at - before.bound_at).total_seconds())}."
     return cutover, MoveStep(words="Release", state="done", at=before.released_at, told=told)
 
@@ -102,7 +102,7 @@ def net_effect(move: Migration | ReRoute) -> NetEffect:
     stay, actual, net = move.predicted_source_ttft_seconds, move.actual_ttft_seconds, seconds_won(move)
     if net is None:
         missing = (
-            "the request is still under way"
+            "the request is still in progress"
             if move.outcome is MoveOutcome.UNDERWAY
             else "no first token was reported for the request that went"
             if actual is None

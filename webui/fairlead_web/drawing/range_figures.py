@@ -28,7 +28,7 @@ class ShownFigures:
         return share is not None and share * 100 + 1e-9 < goal
 
     def above(self, limit_seconds: float) -> bool:
-        """Whether the TTFT at the percentile is over its limit, as far as its digits tell."""
+        """Whether the TTFT at the percentile is over its limit, as far as its digits show."""
         ttft = self.figures.ttft_seconds if self.figures.known else None
         return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
 

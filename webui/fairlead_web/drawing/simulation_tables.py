@@ -86,7 +86,9 @@ def rate_tables(found: Simulation) -> list[RateTable]:
 
 
 def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tuple[Cell, ...]]]:
-    """Policy, rate and figures of what both simulated; deltas are this one's figures minus the other's."""
+    """Policy, rate and figures of runs that both simulations have; deltas are this simulation's figures minus the
+    other's.
+    """
     known = {_key(one): one for one in other.results}
     return [
         (_words(one), one.rate, tuple(_cell(figure, one, known[_key(one)]) for figure in FIGURES))
@@ -139,7 +141,7 @@ def _inputs(found: Simulation) -> list[tuple[str, str]]:
         ("Traffic", window_words(found)),
         ("Requests", formats.count(found.requests)),
         ("Pool", size_words(found)),
-        ("Engine", found.engine.value if found.engine else "as the pool's"),
+        ("Engine", found.engine.value if found.engine else "as in the pool"),
         ("Seed", str(found.seed)),
     ]
 

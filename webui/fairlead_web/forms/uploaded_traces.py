@@ -13,7 +13,7 @@ from fairlead_process.json_documents import decode_json
 from fairlead_process.text_files import TextUnreadable, text_lines
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Most bytes of an upload with its form, and of the unpacked trace."""
+"""Maximum number of bytes of an upload with its form, and of the unpacked trace."""
 MOST_NAMED = 12
 """Rows left out that are named one by one."""
 _ROW = msgspec.json.Decoder(TraceRequest)

@@ -29,7 +29,7 @@ CSS_PARTS = tuple(f"css/{name}.css" for name in ("base", "layout", "parts", "tab
 CSS = "css/fairlead.css"
 """What every page needs, in one file; the other style sheets are for the pages that name them in their head block."""
 SCRIPTS = "js/"
-"""Our own scripts are joined (`joined_scripts`), and only what that makes of them is served."""
+"""Our own scripts are joined (`joined_scripts`), and only the joined files are served."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -133,8 +133,8 @@ _OTHER = re.compile(r"^(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
 def joined(scripts: Mapping[str, str]) -> dict[str, str]:
-    """By name the script of every page and those that some script loads later, each with all that it imports; what
-    every page has is not in the others. Raises ValueError for an import or export of another form.
+    """Keyed by name: the script of every page and those that some script loads later, each with all that it imports;
+    what every page has is not in the others. Raises ValueError for an import or export of another form.
     """
     later = {name for script in scripts.values() for name in _LATER.findall(script)}
     shared = _order(scripts, ENTRY)[:-1]
@@ -191,5 +191,5 @@ def _linked(name: str, script: str) -> str:
     linked = _IMPORT.sub(link, script)
     unknown = _OTHER.search(_EXPORT.sub("", linked))
     if unknown:
-        raise ValueError(f"{name}: {unknown[0]!r} is no import or export that can be joined")
+        raise ValueError(f"{name}: {unknown[0]!r} is not an import or export that can be joined")
     return linked

@@ -64,7 +64,7 @@ async def layers(visit: Visit, asked: Asked) -> list[Layer]:
 
 
 async def layer(visit: Visit, asked: Asked) -> Layer:
-    """The first metric alone; its rows in the order of the metric `by`, if that is another."""
+    """One metric as a layer; rows are in the order of the metric `by` if that is another one."""
     by = visit.param("by")
     if by in METRICS and by != asked.metrics[0] and asked.sort != "name":
         heatmap, first = await asyncio.gather(fetch(visit, asked, asked.metrics[0]), fetch(visit, asked, by))

@@ -19,7 +19,7 @@ CONTENT_SECURITY_POLICY = (
     "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 PARTS_OF_PAGES = ("text/javascript", "text/css")
-"""What no browser shows as a page of its own, and what has no frames, forms or rights of its own."""
+"""Content types that browsers never show as pages, without frames, forms or rights."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SESSION_SECONDS = 24 * 3600
 

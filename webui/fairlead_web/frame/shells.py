@@ -61,7 +61,7 @@ POOL_TABS = (
 NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
 """Tabs that a pool of running engines lacks, as nobody here makes or ends those engines."""
 SIDEBAR_POOLS = 8
-"""Most pools named in the sidebar, those that hurt most first; the list of pools has all."""
+"""Maximum number of pools named in the sidebar, those that hurt most first; the list of pools has all."""
 THEMES = ("auto", "light", "dark")
 TIME_MODES = ("relative", "local", "utc", "zone")
 DENSITIES = ("comfortable", "compact")
@@ -213,7 +213,7 @@ async def first_pools(api: ControlApi, most: int | None = MOST_POOLS) -> Taken[P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Answers that are on their way; one that nobody awaits is no error."""
+    """Answers that are on their way; one that nobody awaits is not an error."""
 
     identity: asyncio.Task[Identity]
     pools: asyncio.Task[Taken[PoolSummary]]

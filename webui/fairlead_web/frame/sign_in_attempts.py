@@ -52,10 +52,10 @@ class Attempt:
     def refusal(self, brought: Mapping[str, str], provider: OidcProvider) -> str | None:
         """Why the browser's answer gives no code, or None."""
         if not hmac.compare_digest(self.state.encode(), brought.get("state", "").encode("utf-8", "replace")):
-            return "What came back belongs to another attempt to sign in; begin again."
+            return "The identity provider's answer belongs to another attempt to sign in; begin again."
         issuer = brought.get("iss")
         if issuer != provider.issuer and (issuer is not None or provider.tells_issuer):
-            return "What came back is from another identity provider; begin again."
+            return "The answer is from another identity provider; begin again."
         if "error" in brought:
             more = f": {brought['error_description'][:300]}" if brought.get("error_description") else ""
             return f"The identity provider says {brought['error'][:100]}{more}."

@@ -39,9 +39,9 @@ Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
 ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
-"""Most rows of a list; more make a page slow and too long for a phone."""
+"""Maximum number of rows of a list; more make a page slow and too long for a phone."""
 NEWEST_ROWS = 15
-"""Most new rows that an open list gets at once, above those it shows."""
+"""Maximum number of new rows that an open list gets at once, above those it shows."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 
@@ -123,7 +123,7 @@ class Visit:
 
     @property
     def rights(self) -> tuple[object, ...]:
-        """What the person may see, as far as the API was asked: for two with the same, the same is rendered."""
+        """What the person may see, as far as the API was asked: persons with equal rights get the same rendering."""
         who = self.identity
         return (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
 
@@ -141,7 +141,7 @@ class Visit:
         return self.here.base + path
 
     def wants(self, *regions: str) -> bool:
-        """Whether the answer has one of these regions, as the whole page does."""
+        """Whether the answer needs one of these regions; a whole page needs all."""
         wanted = regions_of(self.request)
         return not wanted or not set(regions).isdisjoint(wanted)
 
@@ -244,7 +244,9 @@ class Visit:
         return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
-        """The pools for the frame; no pools for somebody who may see none, of whose pages that is no missing part."""
+        """The pools for the frame; no pools for somebody who may see none, of whose pages that is not a missing
+        part.
+        """
         none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
         async def in_sight() -> Taken[PoolSummary]:
@@ -309,7 +311,7 @@ async def _known(answer: Answer) -> Answer:
 
 
 def with_own(pools: Sequence[PoolSummary], summary: PoolSummary) -> list[PoolSummary]:
-    """The pools, of the same name this one; at the end if it is none of them."""
+    """The pools with this one in place of the pool of its name, or at the end if there is none."""
     place = next((at for at, one in enumerate(pools) if (one.namespace, one.name) == (summary.namespace, summary.name)), len(pools))
     return [*pools[:place], summary, *pools[place + 1 :]]
 

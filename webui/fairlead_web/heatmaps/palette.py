@@ -15,7 +15,9 @@ import numpy as np
 LEVELS = 255
 NO_DATA = 255
 LIMIT_LEVEL = 152
-"""The level of a value at the limit. Those above it are of values beyond, so a level tells whether it is."""
+"""The level of a value at the limit. Levels above it are of values beyond the limit, so a level shows whether its value
+is.
+"""
 LIMIT_AT = LIMIT_LEVEL / (LEVELS - 1)
 """Share of the limited scale that is within the limit."""
 SAME_LEVEL = 127

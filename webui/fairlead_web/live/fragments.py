@@ -42,7 +42,7 @@ class Fragments:
         self._known: dict[Hashable, tuple[float, asyncio.Task[Fragment | None]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]], seconds: float = SECONDS) -> Response:
-        """The answer of `make`, or of another request with the same key that is at most so many seconds old.
+        """The answer of `make`, or of another request with the same key that is at most `seconds` old.
 
         Raises the errors of `make`.
         """

@@ -55,7 +55,7 @@ class Pace:
         self.names, self._due = frozenset(self._due), set()
 
     def took(self, seconds: float) -> None:
-        """The last round took this many seconds."""
+        """Note how many seconds the last round took."""
         self.gap = min(MOST_GAP_SECONDS, max(GAP_SECONDS, RESTS * seconds))
 
 

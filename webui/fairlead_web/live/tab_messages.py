@@ -14,7 +14,7 @@ from functools import lru_cache
 import msgspec
 
 Reads = Mapping[str, frozenset[str]]
-"""By topic the fields of its items that scripts of a page read."""
+"""Keyed by topic the fields of its items that scripts of a page read."""
 MOST_READS = 1000
 _FIELD = re.compile(r"[a-z_0-9]{1,40}")
 _END = b"\n\n"

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 AT_ONCE = 2
-"""Most renderings for open pages at a time."""
+"""Maximum number of renderings for open pages at a time."""
 PATIENCE_SECONDS = 0.3
 """The longest wait of such a rendering for people who open pages, so that pages stay as live as they say."""
 

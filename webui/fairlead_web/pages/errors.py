@@ -52,7 +52,7 @@ class BareErrorPage(Context):
 
 
 REMEDIES = {
-    403: ("Ask an admin for a role that may do this, under the name above. Settings tells what you may, and your groups.", ""),
+    403: ("Ask an admin for a role that may do this, under the name above. The page Settings shows your rights and groups.", ""),
     404: ("It may have been deleted or be older than what is kept, or the address is mistyped.", ""),
     409: ("Somebody changed it meanwhile. Nothing of yours was applied; look at the present state and plan again.", ""),
     422: ("Nothing was changed. Correct the value and try again.", ""),

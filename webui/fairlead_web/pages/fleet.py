@@ -28,7 +28,7 @@ from fairlead_web.text import formats
 NEXT_STARTS = 4
 LAST_CHANGES = 6
 CARDS = 40
-"""Most pools with a card: each has nearly fifty elements, and a page at most 2,500."""
+"""Maximum number of pools with a card: each has nearly fifty elements, and a page at most 2,500."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +58,12 @@ class FleetPage(Context):
     cut: str
     """Which pools these are, where there are too many; else empty."""
     cards: list[PoolSummary]
-    """The first of them, as many as fit."""
+    """The first pools, as many as fit."""
     totals: Totals
     levels: dict[str, str]
-    """By pool: the worse of its health and its worst finding."""
+    """Keyed by pool: the worse of its health and its worst finding."""
     worst: dict[str, Finding]
-    """By pool, its worst finding where it is not at the top of the page."""
+    """Keyed by pool, its worst finding where it is not at the top of the page."""
     shown: ShownFigures | None
     """The figures of all pools over the range."""
     instance_hours: float | None
@@ -139,7 +139,7 @@ def by_harm(pools: Iterable[PoolSummary], found: Sequence[Finding]) -> list[Pool
 
 
 def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, str]:
-    """By pool: ready is not healthy, so a finding makes it worse than its health alone."""
+    """Keyed by pool: ready is not healthy, so a finding makes it worse than its health alone."""
     order = ("bad", "warn", "good")
     result = {_name(pool): health_of(pool).level for pool in pools}
     for one in found:
@@ -149,7 +149,7 @@ def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, 
 
 
 def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding]:
-    """By pool, its worst finding that is more than a note; not of pools of which one is at the top already."""
+    """Keyed by pool, its worst finding that is more than a note; not of pools of which one is at the top already."""
     told = {one.pool for one in top}
     result: dict[str, Finding] = {}
     for one in found:
@@ -159,7 +159,7 @@ def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding
 
 
 def pool_lines(trends: Trends) -> dict[str, Sparkline]:
-    """By pool, the share of its requests that were in time; none of a pool without requests."""
+    """Keyed by pool, the share of its requests that were in time; none of a pool without requests."""
     found = {}
     for one in trends.pools:
         if any(one.judged):
@@ -179,7 +179,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def totals(pools: Sequence[PoolSummary], figures: Mapping[str, ShownFigures]) -> Totals:
-    """Sums over the pools; one is late by the figures that its card shows."""
+    """Sums over the pools; a pool's late requests are those that its card shows."""
     return Totals(
         desired=sum(pool.desired for pool in pools),
         serving=sum(pool.serving for pool in pools),

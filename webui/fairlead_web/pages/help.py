@@ -33,8 +33,8 @@ GLOSSARY = (
     ("In time", "Share of requests within the SLO, by TTFT and TPOT both: attainment. TTFT in time: share of first tokens alone."),
     (
         "Early rejection",
-        "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; by the Load of now; Predicted, also by the "
-        "load there will be when the request decodes; or AfterPrefill, once more when its prompt is computed.",
+        "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; Load, by the current load; Predicted, also by the "
+        "load expected while the request decodes; or AfterPrefill, once more when its prompt is computed.",
     ),
     ("Anchor", "A point of an instance on the hash ring; more anchors, a larger share of new sessions."),
     ("Draining", "Takes no new requests: its sessions leave with their next one. What runs finishes before the pod is deleted or let go."),

@@ -50,7 +50,7 @@ class InstancesPage(Context):
     states: list[Facet]
     may_drain: bool
     drains: dict[str, PlanKind | None]
-    """By instance, the plan that drains it or takes that back; None where there is none."""
+    """Keyed by instance, the plan that drains it or takes that back; None where there is none."""
     figures: dict[str, ShownInstance]
     """By instance, its figures over the range; empty where they are not available now."""
 
@@ -98,7 +98,7 @@ class InstancePage(Context):
 
 
 ROWS = 100
-"""Most rows of the list: each has few elements, and a pool's instances are compared with each other."""
+"""Maximum number of rows of the list: each has few elements, and a pool's instances are compared with each other."""
 STATES = tuple(InstanceState)
 """In the order of an instance's life."""
 FOLLOWED = {"current", "incomplete"}

@@ -24,7 +24,7 @@ from fairlead_web.text import formats
 
 PATH = "/pause-migrations"
 MOST = 200
-"""Most pools that one page shows and plans for."""
+"""Maximum number of pools that one page shows and plans for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,14 @@ class PausingPage(Context):
     pools: list[PoolSummary]
     """The shown pools: first the planned ones, then those that are not as wanted."""
     total: int
-    """All pools there are."""
+    """The number of all pools."""
     wanted: str
     changing: int
     """The number of all pools that are not as wanted."""
     left: int
     """The number of these that no plan of this page is for."""
     after: str
-    """The last pool that a plan was asked for, after which the next part begins."""
+    """The last pool that was planned for; the next part begins after it."""
     at_once: int
     """Pools of the next part."""
     plans: dict[str, Plan]

@@ -37,7 +37,7 @@ MOST_REASONS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRow:
-    """A role's instances by what they do now, beside the number wanted."""
+    """A role's instances by state, beside the desired number."""
 
     name: str
     wanted: int
@@ -168,7 +168,7 @@ def states_of(detail: PoolDetail, role: str | None = None) -> Counter[InstanceSt
 
 
 def role_rows(detail: PoolDetail) -> list[RoleRow]:
-    """A row per role of which instances are wanted or still there."""
+    """A row per role that has desired or remaining instances."""
     rows = []
     for name in [role.value for role in Role if role in detail.desired or any(one.role == role for one in detail.counts)]:
         states = states_of(detail, name)
@@ -216,7 +216,7 @@ def parameters(detail: PoolDetail) -> list[tuple[str, Any]]:
 
 
 def parameter_notes(detail: PoolDetail) -> tuple[str, ...]:
-    """What the policy says of parameters that it does not need; nothing for a policy of somebody else's package."""
+    """The policy's notes on parameters that it does not need; empty for a policy of another package."""
     try:
         policy = _at(detail.spec, "routing", "policy", default=detail.pool.policy)
         return BUILT_IN.check_parameters(policy, dict(parameters(detail))).notes

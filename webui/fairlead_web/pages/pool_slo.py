@@ -26,7 +26,7 @@ TARGETS = ("ttft", "tpot", "percentile")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """A version, and in words what it changed of the one before."""
+    """A version, with its changes from the one before in words."""
 
     version: SloVersion
     changes: str

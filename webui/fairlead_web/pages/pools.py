@@ -46,7 +46,7 @@ def _health(pool: PoolSummary) -> str:
 
 
 MOST = 1_000
-"""Most pools in the list: a person that looks for one must find it here."""
+"""Maximum number of pools in the list: a person that looks for one must find it here."""
 FACETS: dict[str, Callable[[PoolSummary], str]] = {
     "namespace": lambda pool: pool.namespace,
     "engine": lambda pool: pool.engine,

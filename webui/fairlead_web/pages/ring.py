@@ -37,8 +37,8 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingPage(Context):
-    """`add`, `remove` and `anchors` are the change as it was typed; `problem` why it could not be asked about. `shown`
-    are the rows listed; `fuller` and `emptier` the numbers of the rows with which the pages beside it begin.
+    """`add`, `remove` and `anchors` are the change as it was typed; `problem` says why the API could not be asked.
+    `shown` are the rows listed; `fuller` and `emptier` the numbers of the rows with which the pages beside it begin.
     """
 
     template: ClassVar[str] = "pages/ring.html"
@@ -59,7 +59,7 @@ class RingPage(Context):
     weight: str
     """The other weight as typed."""
     refusal: str | None
-    """Why that could not be planned."""
+    """Why the change of the ring could not be planned."""
 
 
 async def show(visit: Visit) -> Response:
@@ -147,7 +147,7 @@ def _whole(name: str, text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ValueError(f"{name}: {text!r} is no whole number; write one such as 2.")
+        raise ValueError(f"{name}: {text!r} is not a whole number; write one such as 2.")
     return int(text)
 
 

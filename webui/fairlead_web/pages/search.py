@@ -53,7 +53,7 @@ class SearchPage(Context):
     q: str
     groups: list[FoundGroup]
     note: str
-    """Why the decision of a request may not be there."""
+    """Why the decision of a request may be missing."""
     partly: list[tuple[str, datetime]]
     """Kinds of which only the newest were looked through, and since when."""
 

@@ -21,7 +21,7 @@ from fairlead_web.text import formats
 
 INSTANCE = f"{POOL}/instances/{{instance}}"
 MOST_CELLS = 720
-"""Most cells of the table, so that its page stays small."""
+"""Maximum number of cells of the table, so that its page stays small."""
 MOST_BUCKETS = 360
 PERCENTILES = frozenset({"ttft_p50", "ttft_p95", "tpot_p95"})
 """Latencies with the digits that a histogram's steps hold."""

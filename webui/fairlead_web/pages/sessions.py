@@ -42,16 +42,16 @@ class SessionPage(Context):
     homes: int
     """The number of its homes within the range."""
     moved: str
-    """How often it moved within the range."""
+    """How often the session moved within the range."""
     band: HolderBand
     story: str
     holders: list[BindingHistoryItem]
-    """The newest of its homes within the range."""
+    """The newest homes of the session within the range."""
     migrations: list[Migration] | None
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
     listed: dict[str, str]
-    """By name of a list, how many of all it shows; empty of those that show all."""
+    """Keyed by name of a list, how many of all it shows; empty of those that show all."""
     kept: KeptSession | None
     """Until when all of its decisions are kept, if they are."""
     targets: list[str]
@@ -61,7 +61,7 @@ class SessionPage(Context):
 
 FILTERS = ("pool", "instance", "q")
 HOLDERS = 50
-"""Most homes of a session that are listed, the newest."""
+"""Maximum number of homes of a session that are listed, the newest."""
 
 
 async def index(visit: Visit) -> Response:

@@ -1,4 +1,4 @@
-"""Lists of the API that a page needs whole, or shows in part by an order or a filter of its own."""
+"""Lists of the API that a page needs completely, or of which it shows a part in its own order or filter."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,11 @@ from fairlead_client.resources.pages import Page
 Item = TypeVar("Item")
 
 MOST_PER_CALL = 100
-"""Most items in one answer of the API."""
+"""Maximum number of items in one answer of the API."""
 MOST_POOLS = 200
-"""Most pools that the frame of a page and a page about all pools take in: two calls at most, on every page."""
+"""Maximum number of pools that the frame of a page and a page about all pools take in: two calls at most, on every
+page.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

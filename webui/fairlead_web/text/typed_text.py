@@ -12,7 +12,7 @@ def whole_number(text: str) -> int | None:
 
 
 def number(text: str) -> int | float:
-    """The number, a whole one as such. Raises ValueError for another text, and for what is not finite."""
+    """The number, an int if it is whole. Raises ValueError for another text, and for a number that is not finite."""
     value = float(text)
     if not isfinite(value):
         raise ValueError(text)

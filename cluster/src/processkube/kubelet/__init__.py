@@ -7,7 +7,7 @@ processes that still run.
 
 There are no images: `images` has the programs of those that Fairlead needs, from the installed package. A container
 with volumes, a user or a read-only root runs in namespaces of its own (`enclosure`), so it sees exactly the files that
-its manifest says; one without is a plain process of the user who started the sandbox. All share the machine's network:
+its manifest says; one without is a plain process of the user who started processkube. All share the machine's network:
 where a manifest says 0.0.0.0, the pod's address is meant. Resources and limits are not enforced.
 
 `deciding`, `probe_states`, `statuses`, `variables`, `volume_files` and `expansion` decide: they are pure and take times

@@ -65,7 +65,7 @@ class NodeAgent:
         self._forgetting: set[asyncio.Task[None]] = set()
         self._refused: dict[str, str] = {}
         self._node_object: Mapping[str, Any] | None = None
-        """As the API has it; None while it has none."""
+        """The node as the API has it; None before it is created."""
         self._waiting: dict[str, Mapping[str, Any]] = {}
         """Pods that this node does not take now, by uid."""
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
@@ -136,7 +136,7 @@ class NodeAgent:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await asyncio.gather(*(worker.report() for worker in workers))
         except TimeoutError:
-            log.warning("the Kubernetes API was not told that the pods are down: it does not answer")
+            log.warning("the pods are down, but the Kubernetes API could not be informed: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
         """Handle a list of all pods: a pod that is not in it is gone, also one that only the memory knows."""

@@ -11,7 +11,7 @@ from processkube.kubelet.pod_specs import ContainerSpec
 from processkube.kubelet.probe_states import ProbeState, begin, observe
 
 RESTARTS = Backoff(first_seconds=0.5, longest_seconds=60.0, forgive_after_seconds=60.0)
-"""A real kubelet's delays are 10 s to 5 min; these are shorter, as users of a sandbox wait for them at the terminal."""
+"""A real kubelet's delays are 10 s to 5 min; these are shorter, as a person waits for them at the terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

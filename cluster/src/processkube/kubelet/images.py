@@ -55,7 +55,7 @@ class Catalogue:
                 return image
         raise PodRefused(
             "ErrImagePull",
-            f"image {container.image!r}: the sandbox has no container runtime and runs only {', '.join(self.images)}; {self.remedy}",
+            f"image {container.image!r}: processkube has no container runtime and runs only {', '.join(self.images)}; {self.remedy}",
         )
 
     def command_line(self, container: ContainerSpec, variables: Mapping[str, str], *, python: str, pod_ip: str) -> tuple[str, ...]:

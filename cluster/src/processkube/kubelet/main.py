@@ -80,7 +80,7 @@ async def serve(kubeconfig: Path, state_dir: Path, node: str, images: Catalogue,
 @click.option("--kubeconfig", type=click.Path(path_type=Path), required=True, help="The cluster, and who the kubelet is in it.")
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True, help="Where logs and the node's memory are kept.")
 @click.option("--node", default=DEFAULT_NODE, show_default=True, help="The node's name.")
-@click.option("--images", metavar="MODULE:NAME", help="The catalogue of the images it has; without it, `python` alone.")
+@click.option("--images", metavar="MODULE:NAME", help="The catalogue of the images it has; default: `python` alone.")
 @click.option("--inherit", metavar="VARIABLE", multiple=True, help="A variable of its environment that containers get too. Repeatable.")
 @log_options
 def main(

@@ -23,10 +23,10 @@ def node_status(node: str, stamp: str) -> Document:
     """The status that the node reports. Resources are counted generously, as nothing here enforces them."""
     amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": str(POD_CAPACITY)}
     conditions = [
-        ("Ready", "True", "KubeletReady", "the sandbox's kubelet starts pods as processes"),
-        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "the sandbox's kubelet never evicts pods"),
-        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "the sandbox's kubelet never evicts pods"),
-        ("PIDPressure", "False", "KubeletHasSufficientPID", "the sandbox's kubelet never evicts pods"),
+        ("Ready", "True", "KubeletReady", "processkube's kubelet starts pods as processes"),
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "processkube's kubelet never evicts pods"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "processkube's kubelet never evicts pods"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "processkube's kubelet never evicts pods"),
     ]
     return {
         "capacity": amounts,
@@ -81,7 +81,7 @@ async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], 
 
 
 async def claim_addresses(preferred: int, first: int = FIRST_NODE, last: int = LAST_NODE) -> tuple[int, asyncio.Server]:
-    """Claim 127.N.0.0/16 for this process, so that two sandboxes on one machine never give out the same addresses.
+    """Claim 127.N.0.0/16 for this process, so that two clusters on one machine never give out the same addresses.
 
     Returns N and the server on 127.N.255.254 that both holds the claim and answers `/healthz`. Raises ProcesskubeError
     when all ranges are taken.

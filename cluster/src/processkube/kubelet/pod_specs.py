@@ -15,7 +15,7 @@ from processkube.kubelet.volume_specs import MountSpec, VolumeSpec, read_mounts,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopHook:
-    """What happens before a container is asked to end: a pause, or a command in it."""
+    """The preStop hook: a pause, or a command in the container, before the container is asked to end."""
 
     sleep_seconds: float = 0.0
     command: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class StopHook:
 class ContainerSpec:
     """One container; `command` replaces the image's entry point, `env` and `env_from` are as written in the manifest.
 
-    It runs as `user` and `group`, where these are None as the user who started the sandbox.
+    It runs as `user` and `group`, where these are None as the user who started processkube.
     """
 
     name: str
@@ -78,7 +78,7 @@ class PodSpec:
 
     @property
     def every_container(self) -> tuple[ContainerSpec, ...]:
-        """Those that run first, then the others."""
+        """The init containers, then the others."""
         return (*self.init_containers, *self.containers)
 
 
@@ -87,7 +87,7 @@ def read_pod(manifest: Mapping[str, Any]) -> PodSpec:
     metadata, spec = manifest["metadata"], manifest["spec"]
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy"):
-            raise bad_configuration(f"container {container['name']}: restartPolicy: the sandbox's kubelet runs no sidecars; use containers")
+            raise bad_configuration(f"container {container['name']}: restartPolicy: processkube's kubelet runs no sidecars; use containers")
     deletion = metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds") if deletion else spec.get("terminationGracePeriodSeconds")
     volumes = read_volumes(spec)
@@ -137,7 +137,7 @@ def _read_stop_hook(container: Mapping[str, Any]) -> StopHook | None:
     unknown = set(hooks) - {"preStop"}
     hook = hooks.get("preStop") or {}
     if unknown or set(hook) - {"sleep", "exec"}:
-        raise bad_configuration(f"container {container['name']}: lifecycle: the sandbox's kubelet knows preStop with sleep or exec only")
+        raise bad_configuration(f"container {container['name']}: lifecycle: processkube's kubelet knows preStop with sleep or exec only")
     if not hook:
         return None
     return StopHook(

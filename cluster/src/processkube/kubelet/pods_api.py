@@ -101,7 +101,7 @@ class PodsApi:
         await self._client.request("PATCH", f"{pod_path(pod)}/status", body, content_type=STRATEGIC_PATCH)
 
     async def finish_deletion(self, pod: PodSpec) -> None:
-        """Remove the pod object for good; it is no error if the pod is gone or replaced already."""
+        """Remove the pod object for good; it is not an error if the pod is gone or replaced already."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
         try:
             await self._client.request("DELETE", pod_path(pod), body)
@@ -128,7 +128,7 @@ class PodsApi:
         return list((await self._client.request("GET", "/api/v1/persistentvolumeclaims"))["items"])
 
     async def bind_claim(self, claim: Document) -> None:
-        """Say that the claim has what it asked for, as whoever provides volumes does."""
+        """Mark the claim as bound to the requested storage, as a volume provisioner does."""
         metadata, spec = claim["metadata"], claim["spec"]
         status = {"phase": "Bound", "accessModes": spec.get("accessModes"), "capacity": spec["resources"]["requests"]}
         path = f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims/{metadata['name']}/status"

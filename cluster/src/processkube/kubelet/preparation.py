@@ -42,7 +42,7 @@ class PreparedCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What the node runs its pods with.
+    """What the node needs to run pods.
 
     `images` is the catalogue it has, `server` and `authority` are the Kubernetes API's address and certificate, as pods
     see them; `can_enclose` says whether this machine allows a process namespaces of its own.
@@ -68,7 +68,9 @@ class Preparation:
         """Environments of containers, by pod's uid and container's name."""
 
     async def start(self, pod: PodSpec, container: ContainerSpec, manifest: Mapping[str, Any], pod_ip: str) -> PreparedCommand:
-        """What starts the container. Raises PodRefused for what is missing, ClusterProblem when the API is away."""
+        """The command that starts the container. Raises PodRefused for a missing image or program, ClusterProblem when
+        the API is away.
+        """
         own = self._here.images.variables_of(container, pod_ip=pod_ip)
         if container.is_enclosed and not self._here.can_enclose:
             raise bad_configuration(

@@ -37,7 +37,7 @@ def read_probe(container: Mapping[str, Any], key: str) -> ProbeSpec | None:
     http, tcp, command = probe.get("httpGet"), probe.get("tcpSocket"), (probe.get("exec") or {}).get("command") or ()
     action = http or tcp
     if action is None and not command:
-        raise bad_configuration(f"{where}: the sandbox's kubelet knows httpGet, tcpSocket and exec only")
+        raise bad_configuration(f"{where}: processkube's kubelet knows httpGet, tcpSocket and exec only")
     return ProbeSpec(
         port=_port_number(container, action["port"], where) if action else 0,
         path=(http.get("path") or "/") if http else None,

@@ -70,7 +70,7 @@ def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str,
     for group in ("labels", "annotations"):
         if path.startswith(f"metadata.{group}['") and path.endswith("']"):
             return str((metadata.get(group) or {}).get(path[len(f"metadata.{group}['") : -2], ""))
-    raise bad_configuration(f"{where}: fieldPath {path!r} is none a pod has")
+    raise bad_configuration(f"{where}: fieldPath {path!r} is not a field of a pod")
 
 
 def _stored(source: Mapping[str, Any], stored: StoredObjects, where: str) -> str | None:
@@ -83,4 +83,4 @@ def _stored(source: Mapping[str, Any], stored: StoredObjects, where: str) -> str
             if found.get("optional"):
                 return None
             raise bad_configuration(f"{where}: couldn't find key {found['key']} in {kind} {found['name']}")
-    raise bad_configuration(f"{where}: the sandbox's kubelet takes no value from {next(iter(source), 'nothing')}")
+    raise bad_configuration(f"{where}: processkube's kubelet takes no value from {next(iter(source), 'nothing')}")

@@ -74,7 +74,7 @@ def read_volumes(spec: Mapping[str, Any]) -> tuple[VolumeSpec, ...]:
 
 
 def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[MountSpec, ...]:
-    """Where the container sees which volumes."""
+    """The mounts of the container."""
     mounts = tuple(
         MountSpec(
             volume=mount["name"],
@@ -125,7 +125,7 @@ def _read_source(source: Mapping[str, Any], volume: str) -> Source:
             return PodFields(items=tuple((item["path"], item["fieldRef"]["fieldPath"]) for item in found.get("items") or ()))
         case _:
             raise bad_configuration(
-                f"volume {volume}: {kind} is not known to the sandbox's kubelet; it has emptyDir, secret, configMap, downwardAPI (fieldRef), "
+                f"volume {volume}: {kind} is not known to processkube's kubelet; it has emptyDir, secret, configMap, downwardAPI (fieldRef), "
                 "projected and persistentVolumeClaim"
             )
 

@@ -58,7 +58,7 @@ def _locked(state_dir: Path) -> Iterator[None]:
 def _places(_context: click.Context, _parameter: click.Parameter, places: tuple[str, ...]) -> tuple[str, ...]:
     for place in places:
         if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", place):
-            raise click.BadParameter(f"{place!r} is no service account; write namespace/name")
+            raise click.BadParameter(f"{place!r} is not a service account; write namespace/name")
     return places
 
 

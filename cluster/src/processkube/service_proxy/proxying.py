@@ -52,7 +52,7 @@ class Proxy:
     async def serve(self, wanted: Collection[Listener]) -> frozenset[Place]:
         """Listen where `wanted` says and nowhere else. Returns the places that could not be listened at.
 
-        Without a pod behind it nobody listens, so that clients are refused as in a cluster.
+        For a Service without pods nothing listens, so that clients are refused as in a cluster.
         """
         refused = set()
         targets = {(one.address, one.port): one.targets for one in wanted if one.targets}

@@ -113,7 +113,7 @@ class PostgresGatewayKeys:
             if row is None:
                 raise NotFound("gateway key", key_id)
             if row.revoked_at is not None:
-                raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is for ever; make another one")
+                raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is permanent; create another one")
             if row.explain != change.explain:
                 await connection.execute(update(keys).where(keys.c.id == key_id).values(explain=change.explain))
                 await notifying.send(connection, [GatewayKeysChanged()])

@@ -37,7 +37,7 @@ from fairlead_api.pools.store.summaries import desired_of
 from fairlead_client.resources.plan_kinds import PlanKind
 
 Traffic = dict[str, Served]
-"""By instance."""
+"""Keyed by instance."""
 
 
 def traffic_of(row: Any) -> Served:
@@ -176,7 +176,7 @@ def _possible(kind: PlanKind, row: Any) -> bool:
 def _predictions(learnt: Any, model: Any) -> SeenPredictions:
     error = unused = None
     if learnt is not None:
-        error, unused = (learnt.learnt, learnt.declared) if learnt.in_use else (learnt.declared, learnt.learnt)
+        error, unused = (learnt.measured, learnt.declared) if learnt.in_use else (learnt.declared, learnt.measured)
     if model is None:
         return SeenPredictions(error=error, unused_error=unused)
     figures = msgspec.convert(model, ModelFigures)

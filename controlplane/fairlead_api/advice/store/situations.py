@@ -255,7 +255,7 @@ class PostgresTrends:
         self._database = database
 
     async def trends(self, where: Covered, step_seconds: int, now: datetime, sight: Sight = None) -> Trends:
-        """Of all living pools in sight from its start, in whole steps until its end is passed."""
+        """Trends of all visible pools from the range's start, in whole steps until its end."""
         pools, start, end = tables.pools, where.start, min(where.end, now)
         steps = max(1, math.ceil((where.end - start).total_seconds() / step_seconds))
         counts: dict[int, list[list[int]]] = defaultdict(lambda: [[0] * steps for _ in _COUNTS])

@@ -65,7 +65,7 @@ FROM routers r, jsonb_each(r.shares) AS p (key, value)
 WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys) GROUP BY 1, 2
 """)
 LEARNT = text("""
-SELECT p.key AS pool, avg(CAST(f.value ->> 'error' AS float8)) AS learnt, avg(CAST(f.value ->> 'declared_error' AS float8)) AS declared,
+SELECT p.key AS pool, avg(CAST(f.value ->> 'error' AS float8)) AS measured, avg(CAST(f.value ->> 'declared_error' AS float8)) AS declared,
   bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use
 FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elements(p.value -> '') AS f (value)
 WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys)

@@ -37,7 +37,7 @@ SELECT min(waiting.bucket) FROM (SELECT DISTINCT pool_id AS id FROM rollup_queue
 
 
 async def complete_until(connection: AsyncConnection, pools: Sequence[int], now: datetime) -> dict[int, datetime]:
-    """Those of the pools whose rollups are behind, each with the time up to which nothing is missing."""
+    """The pools whose rollups are behind, each with the time up to which its rollups are complete."""
     rows = await connection.execute(text(_WAITING), {"pools": list(pools)})
     return {row.pool_id: row.bucket for row in rows if lag_seconds(row.bucket, now) > BEHIND_SECONDS}
 

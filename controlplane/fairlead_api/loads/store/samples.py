@@ -67,7 +67,7 @@ STEPS_OF_ROLLUPS = {"10s": 10, "1m": 60}
 """Seconds of a bucket, by the table's name."""
 
 MAX_ARROWS = 1000
-"""Most pairs of instances and columns that a heatmap carries."""
+"""Maximum number of pairs of instances and columns that a heatmap carries."""
 
 _MOVES = """
 WITH pool AS (

@@ -17,7 +17,9 @@ from fairlead_api import tables
 from fairlead_client.resources.load_explanations import Senders, SenderShare
 
 READ = 50_000
-"""Most requests of a pool, the newest of the stretch, that one answer reads, and most names that it numbers."""
+"""Maximum number of requests of a pool, the newest of the stretch, that one answer reads, and of names that it
+numbers.
+"""
 TOP = 10
 LONGEST_WAIT = 600.0
 """Seconds from a request's arrival until it was sent: what waited longer is not found."""
@@ -50,7 +52,7 @@ UNION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSenders:
-    """What was recorded of requests that were sent to the instance since `begun`, by their sessions' numbers."""
+    """Recorded requests that were sent to the instance since `begun`, summed by the number of their session."""
 
     begun: datetime
     recorded: int

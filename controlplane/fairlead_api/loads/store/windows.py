@@ -26,12 +26,12 @@ from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.load_explanations import LEAST_SAMPLES, Flow, Moved, Senders, SenderShare, WindowChange
 
 READ = 5_000
-"""Most decisions, and most moves each way, that one answer reads."""
+"""Maximum number of decisions, and of moves each way, that one answer reads."""
 REVISIONS = 200
 """A revision is looked for among this many newest ones."""
 CHANGES = 20
 NOT_KNOWN = 1 << 62
-"""More requests than are ever sent: if their number is unknown, the record counts as incomplete."""
+"""Stands for an unknown number of requests: more than are ever sent, so that the record counts as incomplete."""
 
 _SENT = (
     (600, "load_samples", "second", "requests"),

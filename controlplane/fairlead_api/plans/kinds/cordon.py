@@ -21,7 +21,7 @@ class CordonQuestion(MarkQuestion):
         return (cordon_effect if self.is_set else uncordon_effect)(known.use, self.instance, known.policies)
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("the effect above is from the sessions and keys of this very instance")
+        raise CannotSimulate("the effect above is computed from the sessions and keys of this instance")
 
 
 def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> PlanEffect:

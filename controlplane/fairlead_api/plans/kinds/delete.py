@@ -64,7 +64,7 @@ def creation(target: Target, manifest: dict[str, Any]) -> Existence:
 def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect:
     """Every session is lost: no instance is left to take it. `pool` None = its spec was never usable."""
     notes = [
-        "Undoing creates the pool again with the same spec: instances start anew, and lost sessions and caches stay lost. "
+        "Undoing creates the pool again with the same spec: instances start again, and lost sessions and caches stay lost. "
         "Its records stay; the revisions it could be rolled back to go."
     ]
     if pool is None:
@@ -90,7 +90,7 @@ def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect
 
 def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
     """Instances start with empty caches; nothing that was lost comes back."""
-    notes = ["Instances start anew, with empty caches. Sessions that were lost stay lost."]
+    notes = ["Instances start again, with empty caches. Sessions that were lost stay lost."]
     try:
         wanted: PoolSpec = parse_spec(spec)
     except InvalidInput as error:
@@ -140,7 +140,7 @@ async def absent(cluster: ClusterGateway, target: Target, uid: str) -> None:
         return
     if found.uid == uid:
         raise Conflict("still-deleting", f"{target} is still being deleted; try again in some seconds")
-    raise Conflict("object-changed", f"{target} was created anew since it was deleted; make a new plan")
+    raise Conflict("object-changed", f"{target} was deleted and created again since; make a new plan")
 
 
 def _shown(target: Target, words: str, rest: dict[str, Any]) -> str:

@@ -38,7 +38,7 @@ async def _change(asked: Asked) -> Change:
     target = Target.of_session(asked.pool, session)
     found = await asked.cluster.read(target)
     if "instance" not in found.spec:
-        raise InvalidInput("session", session, "nobody holds it; its next request is placed by the policy")
+        raise InvalidInput("session", session, "no instance holds it; its next request is placed by the policy")
     return Change(target=target, found=found, patch={"instance": asked.request.instance})
 
 

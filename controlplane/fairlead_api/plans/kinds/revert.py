@@ -25,7 +25,7 @@ class RevertQuestion:
         return joined([await part.effect(known) for part in self.parts])
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("it changes several parts of the spec at once, each of which can be planned and simulated by itself")
+        raise CannotSimulate("it changes several parts of the spec at once, each of which can be planned and simulated alone")
 
 
 async def _change(asked: Asked) -> Change:

@@ -30,7 +30,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackQuestion:
-    """What would other templates replace?"""
+    """Asks what other templates would replace."""
 
     rollback: Rollback
 

@@ -35,7 +35,7 @@ class ScaleQuestion:
         if not self.before:
             raise CannotSimulate("no instance serves now, so there is nothing to compare with")
         if present.spec is not None and present.parsed().scaling.mode is ScalingMode.SLO:
-            raise CannotSimulate("the pool changes its number by itself (scaling.mode SLO), so the planned one would not stay")
+            raise CannotSimulate("the pool scales automatically (scaling.mode SLO), so the planned number would not stay")
         planned = PoolChange(role=self.role, replicas=self.after, startup_seconds=present.startup_seconds)
         return Tried(as_planned=planned, instances={self.role: self.before})
 
@@ -139,7 +139,9 @@ def _warnings(pool: PoolUse, role: Role, before: int, after: int, affected: int)
         if affected:
             found.append(f"{affected} of {total} sessions are lost with their cache: no instance is left to take them.")
     elif _is_too_much(pool, role, after):
-        found.append("Prompt tokens arrive faster than so many instances were seen to compute them; the TTFT target would be missed.")
+        found.append(
+            "Prompt tokens arrive faster than this number of instances was measured to compute them; the TTFT target would be missed."
+        )
     if affected and after > 0:
         found.append(f"{affected} of {total} sessions move to other instances and lose their cache there.")
     return found

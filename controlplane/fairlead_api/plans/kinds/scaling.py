@@ -19,7 +19,7 @@ class ScalingQuestion(SpecQuestion):
         return scaling_effect(self.after)
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("what scaling would do is told by its advice and its recorded decisions")
+        raise CannotSimulate("see scaling's advice and its recorded decisions for what it would do")
 
 
 SCALING_MODES: Mapping[str, str] = MappingProxyType(
@@ -32,7 +32,7 @@ SCALING_MODES: Mapping[str, str] = MappingProxyType(
 
 
 def scaling_effect(after: PoolSpec) -> PlanEffect:
-    """What the mode of scaling means from now on, and what becomes of the pool while nobody uses it."""
+    """The effect of the scaling mode from now on, and of zero scaling while the pool has no requests."""
     scaling, zero = after.scaling, after.scaling.zero
     goes = scaling.mode is ScalingMode.SLO and all(role.min_replicas == 0 for role in after.roles)
     notes = [SCALING_MODES[scaling.mode]]

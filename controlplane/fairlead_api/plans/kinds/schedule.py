@@ -129,7 +129,7 @@ def _document(schedule: ScheduleSpec) -> dict[str, Any]:
 
 
 _SHOWN = 3
-"""Most conflicts that are named."""
+"""Maximum number of conflicts that are named."""
 
 
 def schedule_effect(after: PoolSpec, now: datetime) -> PlanEffect:

@@ -90,7 +90,7 @@ def weight_effect(pool: PoolUse, instance: str, before: float, after: float, pol
         return PlanEffect(notes=[f"{instance} is {one.state} and has no keys now; the weight counts when it takes requests again.", *notes])
     shares = [key_shares(entries)[instance] for entries in ([use.entry(anchors) for use in pool.instances], new)]
     effect = rearranged(pool, new, policies.entry(pool.facts.routing.policy))
-    words = f"{instance} has {shares[1]:.1%} of the keys then, {shares[0]:.1%} now."
+    words = f"Share of keys of {instance}: {shares[0]:.1%} now, {shares[1]:.1%} with this plan."
     return replace(effect, notes=[words, *effect.notes, *notes])
 
 

@@ -36,7 +36,7 @@ FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_secon
 WHERE best IS NOT NULL
 """
 REPLAYED = timedelta(minutes=30)
-"""How far back decisions are replayed."""
+"""The age up to which decisions are replayed."""
 
 
 class PostgresEvidence:

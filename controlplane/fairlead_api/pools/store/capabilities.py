@@ -107,7 +107,9 @@ async def start_figure(connection: AsyncConnection, pool_id: int, now: datetime)
 
 
 def engine_kind(spec: Mapping[str, Any] | None) -> str:
-    """Equal for specs whose instances run the same engine: of another one, what was measured says nothing."""
+    """A value that is equal for specs whose instances run the same engine; measurements of another engine do not
+    apply.
+    """
     spec = spec or {}
     roles = spec.get("roles")
     templates = [one.get("template") for one in roles if isinstance(one, dict)] if isinstance(roles, list) else []

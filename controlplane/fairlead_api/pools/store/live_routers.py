@@ -18,7 +18,7 @@ CAN_BE_ASKED = select(_ROUTERS.id, _ROUTERS.asked_at).where(IS_LIVE, _ROUTERS.as
 SHARES_OF_LIVE = select(_ROUTERS.id, func.extract("epoch", func.now() - _ROUTERS.last_seen_at), _ROUTERS.shares).where(
     IS_LIVE, _ROUTERS.shares != text("'{}'::jsonb")
 )
-"""What each of them shares with others, by pool, and how many seconds ago it did."""
+"""The load report of each live router by pool, and its age in seconds."""
 
 NEWEST_ACKNOWLEDGED = select(
     func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))

@@ -72,7 +72,7 @@ def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
 
 
 async def note_wanted(connection: AsyncConnection, row: Any, state: PoolState, now: datetime) -> None:
-    """Stores what the state changes of the numbers in `row`, of the table pools; all of them where the pool is new."""
+    """Stores the numbers that the state changes in `row` of the table pools; all of them for a new pool."""
     after = state.desired or declared_by(state.spec)
     new = not row.revision or row.uid != state.uid or row.deleted_at is not None
     before = {} if new else desired_of(row)

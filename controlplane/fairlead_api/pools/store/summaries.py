@@ -287,8 +287,8 @@ async def rank_loads(connection: AsyncConnection, pool_id: int, instance: str, n
 
 
 async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[InstanceCount]:
-    """How many living instances each role has in each state. Left out is what a newer version, which was rolled back,
-    called otherwise than this one can.
+    """How many living instances each role has in each state. States with names that only a newer, rolled-back version
+    knows are left out.
     """
     instances = tables.instances.c
     known = instances.role.in_(list(Role)), instances.state.in_(list(InstanceState))

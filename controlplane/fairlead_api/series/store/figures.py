@@ -41,7 +41,7 @@ _COUNTS = {
         "hit_tokens": "hit_tokens",
     },
 }
-"""By table of rollups, the column of each figure."""
+"""Keyed by table of rollups, the column of each figure."""
 _LOST = f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id"
 _LATENCIES = f"""
 SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests

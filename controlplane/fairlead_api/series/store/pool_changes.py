@@ -19,7 +19,7 @@ from fairlead_api.series.reading import Changes
 from fairlead_client.resources.series import Annotation, AnnotationKind, Annotations
 
 MOST = 200
-"""The most annotations of each kind."""
+"""Maximum number of annotations of each kind."""
 
 _ROWS = {
     AnnotationKind.SCALED: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, CAST(NULL AS text) AS instance, role AS a, "
@@ -92,7 +92,7 @@ _MODELS = text(
 
 
 async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -> Mapping[str, Changes]:
-    """By role, from the present backwards; `row` is of the table pools. Nothing is known from before the pool."""
+    """Keyed by role, from the present backwards; `row` is of the table pools. Nothing is known from before the pool."""
     values = {"pool": row.id, "since": since}
     now = {one.role: int(one.instances) for one in await connection.execute(_NOW_SERVING, values)}
     changed: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
@@ -110,7 +110,7 @@ async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -
 
 
 async def read_wanted(connection: AsyncConnection, pool: int, since: datetime) -> Mapping[str, Changes]:
-    """By role, the last change before `since` and those after it."""
+    """Keyed by role, the last change before `since` and those after it."""
     found: dict[str, list[tuple[datetime, float | None]]] = defaultdict(list)
     for row in await connection.execute(_WANTED, {"pool": pool, "since": since}):
         found[row.role].append((row.at, float(row.replicas)))

@@ -32,7 +32,7 @@ class PostgresEngineFits:
             return await _engine(connection, pool)
 
     async def store(self, pool: PoolKey, fit: EngineFit | None, draft: AuditDraft, now: datetime) -> PoolEngine:
-        """In place of the one before; None takes it away."""
+        """Replaces the fit before; None removes it."""
 
         async def work(connection: AsyncConnection) -> PoolEngine:
             row = await pool_row(connection, pool)
@@ -48,7 +48,7 @@ class PostgresEngineFits:
         return await self._database.writing(work)
 
     async def served(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> ServedRequests:
-        """The newest so many requests of the window, oldest first."""
+        """The newest requests of the window, up to the limit, oldest first."""
         c = requests.c
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)

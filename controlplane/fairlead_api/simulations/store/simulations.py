@@ -164,8 +164,8 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def claim(self, runner: str) -> Claimed | None:
-        """The oldest simulation that nobody runs, plans' first and those for advice last, for this runner. One whose
-        runner fell silent twice fails, and so does one that nobody asked for and that can no longer be of use.
+        """Claims for this runner the oldest simulation without a runner, plans' first and those for advice last. One
+        whose runner fell silent twice fails, and so does one that nobody asked for and that can no longer be of use.
         """
         silent = (runs.c.state == SimulationState.RUNNING) & (runs.c.heard_at < func.now() - SILENCE)
 

@@ -40,14 +40,16 @@ AND created_at > CAST(:now AS timestamptz) - interval '{USEFUL_SECONDS} seconds'
 
 
 async def sizings(connection: AsyncConnection, pools: dict[int, SloFacts], now: datetime) -> dict[int, SeenSizing]:
-    """By pool: the newest simulation for advice, and the result of the newest that is done; for the present targets."""
+    """Keyed by pool: the newest simulation for advice, and the result of the newest that is done; for the present
+    targets.
+    """
     values = {"pools": list(pools), "now": now}
     found = {row.pool_id: row for row in await connection.execute(_FOUND, values)}
     return {row.pool_id: _seen(row, found.get(row.pool_id), pools[row.pool_id]) for row in await connection.execute(_NEWEST, values)}
 
 
 async def newest_found(connection: AsyncConnection, pools: Collection[int], now: datetime) -> dict[int, Simulated]:
-    """By pool: the result of the newest simulation for advice that is done."""
+    """Keyed by pool: the result of the newest simulation for advice that is done."""
     rows = await connection.execute(_FOUND, {"pools": sorted(pools), "now": now}) if pools else ()
     return {row.pool_id: msgspec.convert(row.sized, Simulated) for row in rows}
 

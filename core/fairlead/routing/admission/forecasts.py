@@ -19,14 +19,14 @@ FIRST_SLOTS = 256
 
 
 class DecodeForecast:
-    """What decodes and what is about to, by the time each began or is expected to. Times are Unix seconds."""
+    """Running and expected decodes, by the time each began or is expected to begin. Times are Unix seconds."""
 
     def __init__(self, decode_seconds: float = 20.0) -> None:
         self._lifetimes = DecodeLifetimes(decode_seconds)
         self._began = np.full(FIRST_SLOTS, inf)
-        """When each slot's request began to decode; infinite where it has not."""
+        """When the request in each slot began to decode; infinite if it has not."""
         self._expected = np.full(FIRST_SLOTS, inf)
-        """When each slot's request should; infinite where none does."""
+        """When the request in each slot is expected to decode; infinite where none is expected."""
         self._tokens = np.zeros(FIRST_SLOTS)
         self._slots: dict[str, int] = {}
         self._free: list[int] = list(range(FIRST_SLOTS - 1, -1, -1))
@@ -40,21 +40,21 @@ class DecodeForecast:
         return self._lifetimes.mean_seconds
 
     def expect(self, request_id: str, at: float, tokens: int) -> None:
-        """Its first token is expected at `at`; may be said again when that changes."""
+        """Expect the request's first token at `at`; call again when that changes."""
         slot = self._slot(request_id)
         self._expected[slot] = at
         self._began[slot] = inf
         self._tokens[slot] = tokens
 
     def begin(self, request_id: str, now: float, tokens: int) -> None:
-        """It decodes, since now."""
+        """The request starts to decode now."""
         slot = self._slot(request_id)
         self._expected[slot] = inf
         self._began[slot] = now
         self._tokens[slot] = tokens
 
     def end(self, request_id: str, now: float, *, finished: bool) -> None:
-        """It is gone; a `finished` decode teaches how long decodes last. Unknown ids are ignored."""
+        """The request has left; a `finished` decode adds to the known lengths of decodes. Unknown ids are ignored."""
         slot = self._slots.pop(request_id, None)
         if slot is None:
             return
@@ -64,7 +64,7 @@ class DecodeForecast:
         self._free.append(slot)
 
     def forget_older(self, now: float) -> None:
-        """Let go of lifetimes learned too long ago."""
+        """Forget lifetimes that were learned too long ago."""
         self._lifetimes.forget_older(now)
 
     def totals_at(self, at: float, now: float) -> tuple[float, float]:

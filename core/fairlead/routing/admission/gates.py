@@ -31,7 +31,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 
 LEAST_TOLD_SECONDS = 0.05
-"""Less is 0.0 s in a sentence."""
+"""Shorter times would read as 0.0 s in a sentence."""
 
 DECODE_SECONDS = 20.0
 """Assumed seconds of a decode while no forecast has measured it."""
@@ -42,20 +42,20 @@ class Gate(Protocol):
 
     @property
     def forecast(self) -> DecodeForecast | None:
-        """The forecast to be kept up to date for it, if it needs one."""
+        """The forecast that the gate needs kept up to date, if any."""
 
     @property
     def weighs_decode(self) -> bool:
-        """Whether decode times must be measured for it."""
+        """Whether the gate needs measured decode times."""
 
     def at_arrival(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
         """A refusal, or None to admit.
 
-        `ttft_seconds` is predicted for the instance chosen: while that is fine no other is looked at. `share` (0-1] is
-        what the request's class may use of the limits. `view` is of the instances that may serve the request, `pool` of
-        all where those are more.
+        `ttft_seconds` is predicted for the instance chosen: while that is in time, no other instance is considered.
+        `share` (0-1] is what the request's class may use of the limits. `view` is of the instances that may serve the
+        request, `pool` of all where those are more.
         """
 
     def decoding(
@@ -64,8 +64,8 @@ class Gate(Protocol):
         """The part of `at_arrival` that is about decoding."""
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        """A refusal of what has just been prefilled and would now be sent on to decode there. The load expected of the
-        instance may have changed.
+        """A refusal of a prefilled request that would now decode on the instance, whose load may have changed; else
+        None.
         """
 
 
@@ -108,7 +108,9 @@ class LoadGate(DisabledGate):
 
 
 class PredictedGate(DisabledGate):
-    """Mooncake's early rejection with prediction: by the decode load of when the request would begin to decode."""
+    """Mooncake's early rejection with prediction: by the decode load expected when the request would begin to
+    decode.
+    """
 
     weighs_decode = True
 
@@ -132,7 +134,7 @@ class PredictedGate(DisabledGate):
 
 
 class AfterPrefillGate(DisabledGate):
-    """Mooncake's baseline: what decoding cannot take is noticed only after its prefill."""
+    """Mooncake's baseline: a decode that has no room is noticed only after its prefill."""
 
     weighs_decode = True
 
@@ -165,7 +167,7 @@ def build_gate(mode: str) -> Gate:
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
     """A refusal when even the best candidate is predicted beyond the limit, else None.
 
-    A share of it is no limit while an instance has nothing to prefill: a long prompt is not load. Nothing is refused
+    A share of it is not a limit while an instance has nothing to prefill: a long prompt is not load. Nothing is refused
     while nobody has seen how fast the instances are: a declared speed may be wrong by any factor.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
@@ -195,9 +197,9 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
 
 
 def someone_idles(view: PoolView) -> bool:
-    """Whether an instance has nothing to do and may decode. It is not crowded, whatever its step is said to take: an
-    estimate that refuses on an idle instance would never hear that it is wrong, and a TPOT target that no engine can
-    meet would stop the pool.
+    """Whether an instance has nothing to do and may decode. Such an instance is not crowded, whatever its predicted
+    step: an estimate that refuses on an idle instance would never learn that it is wrong, and a TPOT target that no
+    engine can meet would stop the pool.
     """
     return any(load.is_idle for load in view.decode_candidates())
 
@@ -212,7 +214,7 @@ def crowded_decode(
 ) -> Refusal | None:
     """A refusal when the decode load exceeds the limit, else None.
 
-    Enough has left to be below it after that share of a decode's time.
+    Retry-After is the time in which enough decodes end to be below the limit.
     """
     limit = share * view.table.early_rejection.headroom
     if load <= limit:
@@ -228,7 +230,7 @@ def crowded_decode(
 
 
 def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: float = DECODE_SECONDS) -> Refusal:
-    """A refusal of what would be prefilled without any decode instance having room for its context."""
+    """A refusal when no decode instance has room for the request's context."""
     return refuse(
         request,
         RejectionReason.DECODE_OVERLOADED,

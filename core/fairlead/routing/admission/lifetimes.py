@@ -14,12 +14,12 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT = 200
-"""Finished decodes that are remembered; at the beginning, so many of the assumed time."""
+"""Finished decodes that are remembered; they start as this many decodes of the assumed time."""
 
 
 LONGEST_SECONDS = 86_400.0
 MEMORY_SECONDS = 3600.0
-"""How long the last ones count where none finishes."""
+"""Seconds for which remembered decodes count while no further one finishes."""
 
 
 class DecodeLifetimes:
@@ -41,7 +41,7 @@ class DecodeLifetimes:
         return sum(self._ordered) / KEPT
 
     def observe(self, seconds: float, now: float = 0.0) -> None:
-        """A decode finished after this many seconds. What is no time is ignored, and a longer one counts as
+        """A decode finished after this many seconds. Impossible times are ignored, and a longer one counts as
         `LONGEST_SECONDS`.
         """
         if not 0 <= seconds < inf:
@@ -54,12 +54,12 @@ class DecodeLifetimes:
         self._vector = None
 
     def forget_older(self, now: float) -> None:
-        """Where no decode has finished for `MEMORY_SECONDS`, let go of all that is remembered."""
+        """Forget all remembered decodes if none has finished for `MEMORY_SECONDS`."""
         if self._observed_at is not None and now - self._observed_at > MEMORY_SECONDS:
             self._begin()
 
     def surviving(self, ages: FloatVector) -> FloatVector:
-        """The share of decodes that last at least so long, for each age (s)."""
+        """For each age in seconds, the share of decodes that last at least as long."""
         if self._vector is None:
             self._vector = np.array(self._ordered)
         share: FloatVector = 1.0 - np.searchsorted(self._vector, ages, side="left") / KEPT
@@ -68,7 +68,7 @@ class DecodeLifetimes:
     def remaining(self, ages: FloatVector, seconds: float) -> FloatVector:
         """The share of decodes of these ages (s) that last `seconds` more.
 
-        What outlives all that are remembered may end at any time.
+        A decode older than all remembered ones may end at any time.
         """
         alive = self.surviving(ages)
         outlived = alive <= 0

@@ -31,7 +31,7 @@ def best_ttft_seconds(request: RoutingRequest, view: PoolView) -> float:
 
 
 def decode_load(load: InstanceLoad, view: PoolView) -> float:
-    """Predicted step time of what decodes there now, over the TPOT SLO."""
+    """Predicted step time of the present decodes of an instance, over the TPOT SLO."""
     return view.step_seconds(load) / view.table.slo.tpot_seconds
 
 

@@ -41,8 +41,8 @@ def refuse(
 
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
-    """429: as many requests as allowed already wait wherever this one could go; of those of other tenants, where they
-    wait `in_turn`, only what goes before it.
+    """429: as many requests as allowed already wait wherever this one could go; where tenants share fairly
+    (`in_turn`), only the requests of other tenants that go first count.
     """
     message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
     return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
@@ -55,14 +55,14 @@ def waited_too_long(request: RoutingRequest, pool: PoolKey, waited_seconds: floa
 
 
 def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
-    """500: the pool's policy failed on this request, so nobody was chosen for it; who placed it tells how."""
+    """500: the pool's policy failed on this request, so no instance was chosen for it; see the router's log."""
     message = f"the policy {table.routing.policy} of pool {table.pool} failed on this request; the router's log says how"
     return refuse(request, RejectionReason.POLICY_FAILED, retry_after_seconds=1.0, message=message)
 
 
 def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
-    """429: others that can still be in time left it no room on the instance of `load`, and now it
-    cannot be in time itself.
+    """429: requests that can still be in time left this one no room on the instance of `load`, so
+    it can no longer be in time.
     """
     waited, target = now - request.arrived_at, table.slo.ttft_seconds
     return refuse(
@@ -80,7 +80,7 @@ def nobody_serves(request: RoutingRequest, pool: PoolKey, waited_seconds: float,
 
 
 def none_within(request: RoutingRequest, pool: PoolKey) -> Refusal:
-    """503: of the instances that may serve this request none accepts."""
+    """503: no instance that may serve this request accepts requests."""
     message = f"none of the endpoints that the gateway allows for this request accepts requests of pool {pool}"
     return refuse(request, RejectionReason.NO_INSTANCES, retry_after_seconds=1.0, message=message)
 
@@ -117,6 +117,6 @@ def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ..
 
 
 def shutting_down(request: RoutingRequest, pool: PoolKey) -> Refusal:
-    """503: this router stops; another one, or its successor, serves in a moment."""
+    """503: this router is stopping; another router or its successor can serve the request at once."""
     message = f"this router of pool {pool} is shutting down; send the request again"
     return refuse(request, RejectionReason.SHUTTING_DOWN, retry_after_seconds=1.0, message=message)

@@ -10,8 +10,8 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Why work cannot stay on an instance: drain, also when that is over and it is gone; instance-lost, also when the
-    decode instances that it needs are; engine-stalled; or ring-change when it still accepts.
+    """Why work cannot stay on an instance: drain, also when the drained instance is gone; instance-lost, also when
+    the decode instances that it needs are lost; engine-stalled; or ring-change when it still accepts.
     """
     if view.has_drained(instance):
         return BindingReason.DRAIN
@@ -28,8 +28,8 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
 
 
 class RingAge:
-    """Since when a policy's ring has been as it is, to tell a session that moves because the ring
-    changed from one whose key did.
+    """The age of a policy's ring, to distinguish sessions that move because the ring changed from
+    those whose key changed.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RingAge:
         self.is_new = True
 
     def rebuilt(self, instances: Sequence[InstanceEntry]) -> None:
-        """The ring was built from these."""
+        """Note the instances from which the ring was built."""
         members = tuple(sorted((entry.id, anchors) for entry in instances if (anchors := anchor_count(entry))))
         self.is_new = self.is_new or members != self._members
         self._members = members

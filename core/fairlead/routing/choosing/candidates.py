@@ -14,7 +14,7 @@ FALLBACKS = 3
 """How many other instances a decision names for retries."""
 
 FEW = 32
-"""Up to so many instances, ties among fallbacks are worth breaking by load."""
+"""Up to this many instances, ties among fallbacks are worth breaking by load."""
 
 
 def score(
@@ -27,7 +27,7 @@ def score(
     ttft_seconds: float | None = None,
     terms: dict[str, float] | None = None,
 ) -> CandidateScore:
-    """What is common to all policies. `speed` is prefill tokens per second; `total` what the policy compares;
+    """The score fields that all policies share. `speed` is prefill tokens per second; `total` what the policy compares;
     `ttft_seconds` its own prediction, if it made one.
     """
     miss = max(1, request.prompt_tokens - hit_tokens)

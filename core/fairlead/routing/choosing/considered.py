@@ -24,15 +24,15 @@ class Considered:
     """Unix seconds."""
     loads: Sequence[InstanceLoad]
     places: IntVector
-    """Where each stands in `view.candidates()`."""
+    """The position of each in `view.candidates()`."""
     hits: IntVector
     """Cached tokens of the prompt."""
     pending: IntVector
     """Uncached prompt tokens without a first token."""
     queued: IntVector
-    """Requests that wait there: in this router, or in the engine behind another prefill."""
+    """Requests that wait for the instance: in this router, or in its engine behind another prefill."""
     requests: IntVector
-    """Requests that wait there or run."""
+    """Requests that wait for the instance or run on it."""
     kv_usage: FloatVector
     """Used share of the KV cache, 0 to 1."""
 
@@ -57,7 +57,7 @@ class Considered:
         return len(self.loads)
 
     def only(self, kept: BoolVector) -> "Considered":
-        """Those of them that are kept."""
+        """These instances, without those that the filter drops."""
         return Considered(
             request=self.request,
             view=self.view,
@@ -82,6 +82,8 @@ class Considered:
         return (min(tokens, most_tokens) if most_tokens else tokens) // self.block_tokens
 
     def matched_blocks(self) -> IntVector:
-        """Leading blocks of the prompt that each holds. The one token always computed costs the last block no match."""
+        """Leading blocks of the prompt that each holds. The last block matches although its last token is always
+        computed.
+        """
         block = self.block_tokens
         return (self.hits + block - 1) // block

@@ -8,7 +8,7 @@ from xxhash import xxh3_64_intdigest
 
 
 class Dice:
-    """Throws are hashes of a counter under the seed: independent of platform and of how often others throw theirs."""
+    """Random numbers from hashes of a counter under the seed: independent of the platform and of other dice."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed & 0xFFFF_FFFF_FFFF_FFFF
@@ -22,7 +22,7 @@ class Dice:
         return int(xxh3_64_intdigest(self._thrown.to_bytes(8, "little"), self._seed)) % count
 
     def fraction(self) -> float:
-        """A number between 0 and 1, neither of them."""
+        """A number between 0 and 1, both excluded."""
         self._thrown += 1
         return (int(xxh3_64_intdigest(self._thrown.to_bytes(8, "little"), self._seed)) + 0.5) / 2**64
 

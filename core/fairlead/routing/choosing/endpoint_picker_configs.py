@@ -33,12 +33,12 @@ class PluginSpec:
     """A plugin of the file."""
 
     type: str = text("Type of the plugin.", max_length=253)
-    name: str = text("Name that profiles refer to; the type without it.", "", max_length=253)
+    name: str = text("Name that profiles refer to; default: the type.", "", max_length=253)
     parameters: dict[str, Any] = free("Parameters of the plugin.")
 
     @property
     def reference(self) -> str:
-        """What others call it by."""
+        """The name by which other parts of the configuration refer to the plugin."""
         return self.name or self.type
 
 
@@ -47,7 +47,7 @@ class ProfilePlugin:
     """A plugin of a profile."""
 
     plugin_ref: str = text("Name of a plugin.", max_length=253)
-    weight: float | None = number("Weight of a scorer; 1 without it.", None, minimum=-1e6, maximum=1e6)
+    weight: float | None = number("Weight of a scorer; default: 1.", None, minimum=-1e6, maximum=1e6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ ELSEWHERE: Mapping[str, str] = {
     "requestHandler": "docs/gateway.md says which paths are read and how",
     "parser": "docs/gateway.md says which paths are read and how",
 }
-"""Sections of llm-d's file that are not read → where the same is said."""
+"""Sections of llm-d's file that are not read → the field of the pool's spec that replaces them."""
 
 DEFAULT_CONFIG: Mapping[str, Any] = {
     "apiVersion": API_VERSIONS[0],
@@ -129,7 +129,7 @@ class EndpointPickerPlan:
     expected_seconds: float
     """How long a prompt's blocks are expected before events report them; 0 = they are not."""
     notes: tuple[str, ...]
-    """A line for each thing that Fairlead does in a way of its own."""
+    """A line for each plugin that Fairlead implements differently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ class PreciseMatches:
 
     speculative_indexing: bool = truth("Whether a prompt's blocks count as held where it was sent before events say so.", False)
     speculative_ttl_seconds: float = duration(
-        "So long after its prefill at most.", "2s", minimum=0.0, maximum=60.0, document_name="speculativeTTL"
+        "At most this long after the request's prefill.", "2s", minimum=0.0, maximum=60.0, document_name="speculativeTTL"
     )
 
     @property
@@ -81,7 +81,7 @@ _SESSIONS = {
     "encodedEndpointHeaderConfig": "no address that a client sends is believed; use strategy session_id",
     "profileName": "a pool's sessions have one home, the instance that computes the prompt",
 }
-_BLOCKS = "blocks are as the engines' KV events tell them, else spec.routing.blockTokens"
+_BLOCKS = "blocks are those of the engines' KV events, else spec.routing.blockTokens"
 _EVENTS = "routers find each engine's KV events by GET /kv_event_sources"
 _MEMORY = "the index holds what the engines say they hold, or what spec.engine.kvCacheTokens leaves room for"
 _TOKENS = "routers ask the pool's own engines to tokenize"

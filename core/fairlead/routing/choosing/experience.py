@@ -10,21 +10,22 @@ from fairlead.predictors.reports import HeuristicReason, LearningReport
 from fairlead.predictors.samples import Floats, Samples
 
 SAMPLES_KEPT = 20_000
-"""Samples that may wait for a learner; beyond it the oldest go."""
+"""Maximum number of samples that wait for a learner; beyond it the oldest are dropped."""
 
 RECENT = 500
-"""Samples by which errors and drift are judged."""
+"""Number of recent samples by which errors and drift are judged."""
 
 JUDGED_AFTER = 100
-"""Predictions of a model before it is compared with the formula."""
+"""Number of predictions of a model before it is compared with the formula."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
     """When a model is obeyed, by its mean error against that of the router's own formula for the same requests.
 
-    It is no more once it errs by more than `lost` times as much, and again once by less than `regained` times, so that
-    the two do not take turns. `unproven`: nor before it was compared, nor after another one lost, until it was.
+    It is not used any longer once it errs by more than `lost` times as much, and is used again once it errs by less
+    than `regained` times as much, so that model and formula do not alternate. `unproven`: the model is also unused
+    until it has been compared, and so is the successor of a model that lost.
     """
 
     lost: float
@@ -33,9 +34,11 @@ class Trust:
 
 
 HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
-"""Where a heuristic that predicts nothing stands in: a model that errs a little more than the formula places better."""
+"""Limits where the alternative is a heuristic without predictions: even a model that errs a little more than the
+formula places better.
+"""
 BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
-"""Where the formula itself stands in."""
+"""Limits where the alternative is the formula itself."""
 
 
 class Comparison:
@@ -55,7 +58,7 @@ class Comparison:
         return not self._trust.unproven and self.judged is None
 
     def saw(self, model_error: float, formula_error: float) -> None:
-        """A request's TTFT came; both errors in seconds."""
+        """Record both errors of an observed TTFT, in seconds."""
         if len(self._errors) == RECENT:
             oldest = self._errors[0]
             self._model -= oldest[0]
@@ -68,7 +71,9 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """It is judged by its own predictions. Until then it stands as the one before, or is obeyed unproven."""
+        """A new model is judged by its own predictions. Until there are enough, it keeps the standing of the model
+        before.
+        """
         self._errors.clear()
         self._model = self._formula = 0.0
         if self._trust.unproven:
@@ -112,7 +117,7 @@ class Experience:
             self.comparison.saw(*errors)
 
     def take(self) -> Samples:
-        """The samples nobody took yet, oldest first."""
+        """The samples not taken yet, oldest first."""
         if not self._rows:
             return Samples.none(self._width)
         taken = Samples.of(tuple(self._rows), tuple(self._ttfts))
@@ -121,7 +126,7 @@ class Experience:
         return taken
 
     def report(self, model: Model | None, samples_behind: int) -> LearningReport:
-        """All of it, with the model in use."""
+        """A report of samples, counts and errors, with the model in use."""
         judged = len(self._errors)
         error, formula_error, mean_ttft = (sum(column) / judged for column in zip(*self._errors, strict=True)) if judged else (None,) * 3
         return LearningReport(

@@ -7,7 +7,7 @@ from fairlead.reports.decisions import Weighing
 from fairlead.routing.contracts.weighing import TOTAL, Comparison, DecisionRule, PolicyTerms
 
 OTHER_TOTAL = "requests"
-"""What the heuristic's total is recorded as, since the policy's own total is something else."""
+"""The name under which the heuristic's total is recorded, as the policy's own total is another quantity."""
 
 
 def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[DecisionRule, ...]:

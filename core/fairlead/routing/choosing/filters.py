@@ -17,7 +17,7 @@ METRICS = ("active-requests", "running-requests", "waiting-queue", "kv-cache-uti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeFilter:
-    """`decode-filter`: who decodes."""
+    """`decode-filter`: instances that decode."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector:
         return np.array([load.entry.role is not Role.PREFILL for load in seen.loads])
@@ -25,7 +25,7 @@ class DecodeFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillFilter:
-    """`prefill-filter`: who prefills."""
+    """`prefill-filter`: instances that prefill."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector:
         return np.array([load.entry.role is not Role.DECODE for load in seen.loads])
@@ -41,7 +41,7 @@ class UtilizationCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationFilter:
-    """`utilization-filter`: who is within every bound."""
+    """`utilization-filter`: instances within every bound."""
 
     conditions: tuple[UtilizationCondition, ...] = listing(
         UtilizationCondition, "Bounds that all must hold.", REQUIRED, key="metric", max_items=len(METRICS)

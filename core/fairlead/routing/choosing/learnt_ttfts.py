@@ -71,7 +71,7 @@ class LearntTtfts:
         row, predicted, model = expected.features[index].copy(), expected.of(index), self.model
 
         def learn(first_token_at: float) -> None:
-            # What a model that was swapped meanwhile predicted is no error of the one that is judged now.
+            # What a model that was swapped meanwhile predicted is not an error of the one that is judged now.
             own = predicted if self.model is model else None
             self._experience.saw(row, own, formula_seconds, first_token_at - now)
 
@@ -116,7 +116,7 @@ class LearntTtfts:
 
 
 class LearnsTtfts:
-    """What makes a policy one that `LearnsOnline`: TTFTs, by a model."""
+    """Makes a policy one that `LearnsOnline`: it predicts TTFTs with a model."""
 
     def __init__(self, learnt: LearntTtfts) -> None:
         self._learnt = learnt

@@ -22,7 +22,7 @@ def stay_and_go(weighed: Weighing, home: str | None) -> tuple[CandidateScore, Ca
 
 
 def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
-    """The larger hit took the request, or of equal ones the instance with less to do."""
+    """The request went to the larger hit or, among equal hits, to the less loaded instance."""
     if there.hit_tokens != here.hit_tokens:
         hits = float(there.hit_tokens), float(here.hit_tokens)
         return MoveCause(trigger=BindingReason.PREFIX_AFFINITY, crossed=hits[0], threshold=hits[1], unit=Unit.TOKENS)
@@ -44,8 +44,8 @@ def by_score(here: CandidateScore, there: CandidateScore) -> MoveCause:
 
 
 def endangered(here: CandidateScore, target_seconds: float, measured: float, limit: float, unit: Unit) -> MoveCause:
-    """What is there is above a limit by which a policy guards the TTFT target: staying was predicted late, or the
-    instance is hot.
+    """A term was above a limit that guards the TTFT target: staying was predicted late, or the instance is
+    hot.
     """
     stay = here.predicted_ttft_seconds
     if stay >= target_seconds:

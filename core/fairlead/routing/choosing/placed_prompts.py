@@ -1,7 +1,8 @@
 """Placed prompts: what a policy sent to an instance's queue and that is not computed yet.
 
-An index of what engines hold knows a prompt from its first token on. A session's next turn may come before: where
-queues are long, the turn before it still waits. Its place is where the next one finds most of its prompt, too.
+The index of engines' caches knows a prompt only from its first token on. A session's next turn may arrive
+earlier, while the previous turn still waits in a long queue. The next turn will find most of its prompt where the
+previous one is placed.
 """
 
 from collections import OrderedDict
@@ -26,7 +27,7 @@ class PlacedPrompts:
         return len(self._placed)
 
     def place(self, request: RoutingRequest, instance: str, now: float) -> None:
-        """The request was sent there."""
+        """The request was sent to the instance."""
         while self._placed and next(iter(self._placed.values()))[0] <= now - self._seconds:
             self._placed.popitem(last=False)
         if request.blocks:
@@ -34,12 +35,12 @@ class PlacedPrompts:
             self._placed[request.blocks[-1]] = now, instance
 
     def computed(self, request: RoutingRequest) -> None:
-        """Its prompt is computed: where, is for the index of what engines hold to say."""
+        """Its prompt is computed; from now on the index of engines' caches shows where it is held."""
         if request.blocks:
             self._placed.pop(request.blocks[-1], None)
 
     def with_placed(self, request: RoutingRequest, hits: IntVector, vectors: PoolVectors, block_tokens: int) -> IntVector:
-        """The hits, with the longest placed prompt that this one begins with taken to be held where it was placed."""
+        """The hits, where the longest placed prompt that this one begins with counts as held where it was placed."""
         placed = self._placed
         if placed:
             for depth in range(len(request.blocks), 0, -1):

@@ -16,7 +16,7 @@ from fairlead.routing.contracts.vectors import FEW as FEW
 from fairlead.routing.contracts.vectors import FloatVector, PoolVectors, lowest
 
 CHANCE = 0.25
-"""By so much the paces of equal instances may differ."""
+"""Measured speeds of equal instances may differ by this factor."""
 
 Parts = tuple[float, float, float, float]
 """One instance's prefill, wait, rest and weighted prefill, in seconds."""

@@ -16,7 +16,8 @@ from fairlead.tables import EngineFacts
 from fairlead.values import value
 
 COPY_COST = 0.1
-"""What a second of prefill saved by fetching counts for, against a second of prefill (docs/experiments.md, "Where")."""
+"""The weight of a second of prefill saved by fetching, relative to a second of prefill (docs/experiments.md, "Where").
+"""
 
 
 Tokens = TypeVar("Tokens", IntVector, list[int])
@@ -30,7 +31,7 @@ class Prefills(Generic[Tokens, Seconds]):
     hits: Tokens
     """Tokens seen to be held."""
     known: Tokens
-    """The same, with what the session's home is taken to hold."""
+    """The same, including what the session's home is assumed to hold."""
     most: int
     """The longest hit."""
     alone: Seconds
@@ -44,7 +45,7 @@ class Prefills(Generic[Tokens, Seconds]):
         return self.holder if self.hits[index] < self.most and self.seconds[index] < self.alone[index] else None
 
     def reason(self, index: int) -> DecisionReason:
-        """Why that instance was chosen, when it fetches nothing."""
+        """Code of the reason why the instance was chosen, when it fetches nothing."""
         if len(self.hits) == 1:
             return DecisionReason.ONLY_INSTANCE
         hit = self.hits[index]
@@ -101,8 +102,8 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
 
 
 def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: Tokens, most: int) -> Tokens:
-    """The hits (`most` is the largest), with the session's home taken to hold the session's context when nobody is
-    seen to hold half as much.
+    """The hits (`most` is the largest), with the session's home assumed to hold the session's context when no
+    instance is known to hold half as much.
 
     That is so after a restart of this router, or when the session's last turn came through another one.
     """

@@ -29,21 +29,21 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A scorer that wants to know who was picked."""
+    """A scorer that needs to know which instance was picked."""
 
     def picked(self, seen: Considered, place: int) -> None:
-        """This one of the considered gets the request."""
+        """The request goes to this instance among the considered ones."""
 
 
 class Filter(Protocol):
-    """Who may be picked."""
+    """Which instances may be picked."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedScorer:
-    """A scorer and what it counts."""
+    """A scorer and its weight."""
 
     scorer: Scorer
     weight: float = 1.0
@@ -51,18 +51,18 @@ class WeightedScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picked:
-    """A profile's choice. Vectors have an entry for each candidate of the view; who was filtered out has zeros."""
+    """A profile's choice. Vectors have an entry for each candidate of the view; instances filtered out have zeros."""
 
     order: Sequence[int]
-    """Indexes of candidates: the picked, then the next best of those that passed."""
+    """Indexes of candidates: the picked ones, then the next best of those that passed the filters."""
     count: int
     """How many of these were picked."""
     totals: FloatVector
     terms: Mapping[str, FloatVector]
-    """By the name of the term, the weighted scores."""
+    """Keyed by the name of the term, the weighted scores."""
     rule: str
     passing: IntVector | None
-    """Indexes of those that passed; None when all did, or none."""
+    """Indexes of candidates that passed the filters; None when all did, or none."""
 
 
 class Profile:

@@ -24,7 +24,7 @@ POLICY_FIELD = "spec.routing.policy"
 
 
 class RingUse(StrEnum):
-    """What a policy asks the hash ring, and so what a change of the ring moves.
+    """How a policy uses the hash ring, and so what a change of the ring moves.
 
     `none` it places without the ring · `new-sessions` only a session's first request is placed by it ·
     `every-request` all are, so a bound session follows its key to another owner.
@@ -68,7 +68,7 @@ class PolicyCatalogue:
         return tuple(self._sources)
 
     def extended(self, others: Mapping[str, Callable[[], object]]) -> "PolicyCatalogue":
-        """This catalogue and others' policies. Raises InvalidInput when one has a name that is taken."""
+        """This catalogue with further policies. Raises InvalidInput when a name is already taken."""
         taken = sorted(others.keys() & self._sources.keys())
         if taken:
             raise InvalidInput("entry point fairlead.policies", taken[0], "Fairlead has a policy of that name; give yours another")
@@ -89,7 +89,9 @@ class PolicyCatalogue:
         return parameter_shapes(self.entry(name).parameters)
 
     def terms(self, name: str) -> PolicyTerms | None:
-        """What a policy's decisions are recorded with; None when it is not known here (any more)."""
+        """The terms recorded with a policy's decisions; None when this process does not know the policy (any
+        longer).
+        """
         try:
             return self.entry(name).terms
         except (UnknownName, InvalidInput):

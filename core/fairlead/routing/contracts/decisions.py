@@ -19,29 +19,30 @@ class Decision:
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     weigh: Callable[[], Weighing] = field(compare=False, repr=False)
-    """What was compared, as long as nothing has changed since: called at once, and only for
-    decisions that are recorded.
+    """Returns what was compared. Valid only while nothing has changed, so it is called at
+    once, and only for recorded decisions.
     """
     session: str | None = None
     """The session whose home becomes `instance`, when the policy keeps homes for requests that name none; None = the
     request's own.
     """
     room_tokens: int | None = None
-    """Not None: the session moves only when the request is sent, if `instance` then has so many KV tokens free. If it
-    has not, the request goes back to the session's home, and nothing has moved.
+    """Not None: the session moves only when the request is sent, and only if `instance` then has this many KV tokens
+    free. Otherwise the request goes back to the session's home, and nothing has moved.
     """
     overloaded: tuple[str, ...] = ()
     """Instances whose queues the policy asks to be rebalanced because of what it saw."""
     decode: str | None = None
     """Where the request should decode, when `instance` only prefills; None = the scheduler selects."""
     transfer_from: str | None = None
-    """Whose KV blocks of the prompt's prefix `instance` should fetch instead of computing them."""
+    """The instance from which `instance` should fetch the KV blocks of the prompt's prefix instead of computing them.
+    """
     ttft_seconds: float | None = None
     """The policy's own prediction for `instance`, when it differs from the view's (a transfer, say)."""
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)
-    """Told which instance computed the prompt, and when its first token came (Unix seconds); unless the request was
-    queued elsewhere than chosen, or nobody sees its first token.
+    """Called with the instance that computed the prompt and the time of the first token (Unix seconds); not if the
+    request was queued elsewhere than chosen, or its first token cannot be seen.
     """
 
     @property

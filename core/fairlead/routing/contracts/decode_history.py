@@ -19,7 +19,7 @@ class DecodeMark(NamedTuple):
     prefilled_tokens: int
 
     def scaled(self, times: float) -> "DecodeMark":
-        """The mark, had prefills been predicted to take so many times as long."""
+        """The mark if prefills had been predicted to take `times` as long."""
         return self._replace(prefill_seconds=self.prefill_seconds * times)
 
 
@@ -28,7 +28,7 @@ class DecodeHistory:
     """Totals of one instance, moved on whenever a decode begins or ends there."""
 
     prefill_seconds: float = 0.0
-    """How long all prefills seen there should have taken; what decoded meanwhile was held up by them."""
+    """Predicted seconds of all prefills seen there, which delayed the decodes that ran meanwhile."""
     prefilled_tokens: int = 0
     """Prompt tokens of all these prefills that were not cached."""
     prefilled_per_second: float = 0.0

@@ -22,4 +22,4 @@ class EstimateReport:
     predicted: float | None = None
     """Mean seconds per token of the predictions for the last observations; None without any."""
     observed: float | None = None
-    """What these then took: of answers, without the prefills that held them up."""
+    """Mean observed seconds per token of the same; for answers, without the prefills that delayed them."""

@@ -22,7 +22,7 @@ class Fault(StrEnum):
     """It answered a status that blames the request (4xx)."""
 
     def is_like(self, other: "Fault") -> bool:
-        """Whether one request may cause both: what one engine dies of, another may answer 500 to."""
+        """Whether one request may cause both faults: one engine may crash on it while another answers 500."""
         return _KINDS[self] == _KINDS[other]
 
 

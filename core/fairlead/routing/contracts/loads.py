@@ -15,7 +15,7 @@ class OthersLoad:
     """
 
     pending_prefill_tokens: int = 0
-    """What is taken to be left of it."""
+    """Pending prefill tokens assumed to be left by now."""
     pending_prefill_microseconds: int = 0
     in_flight: int = 0
     decoding: int = 0
@@ -40,11 +40,11 @@ class InstanceLoad:
     prefill_pace: float = 1.0
     """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
     recent_prefill_seconds: float = 1.0
-    """How long they are expected to take, over as many."""
+    """The usual predicted seconds of a prefill, over as many prefills."""
     lasting_pace: float = 1.0
-    """The pace over many more prefills: it tells the speed of the instance rather than of the moment."""
+    """The pace over many more prefills: it shows the instance's lasting speed rather than the present one."""
     usual_prefill_seconds: float = 1.0
-    """How long those are expected to take."""
+    """The usual predicted seconds of these prefills."""
     paced_at: float | None = None
     """When the paces were learned from last."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
@@ -68,8 +68,8 @@ class InstanceLoad:
     engine_told_at: float = -inf
     last_first_token_at: float | None = None
     rest_owed: float = 0.0
-    """Seconds of rest from prefilling that what was sent there asks for and did not get; since the last first token it
-    rests.
+    """Seconds of rest from prefilling that the requests sent there call for and that it has not had; it has rested
+    since the last first token.
     """
     prefilling_since: float | None = None
     """When its uncached work last went from none to some; None while it has none."""
@@ -78,19 +78,21 @@ class InstanceLoad:
     is_stalled: bool = False
     """Its engine has work and makes no progress: not a candidate, unless it is spared."""
     is_spared: bool = False
-    """All that could stand in for it are shut too: sending is better than refusing. Kept by the view."""
+    """Whether the instance gets requests in spite of its open circuit, because those of all alternatives are open too.
+    Kept by the view.
+    """
     longest_prefilled_microseconds: int = 0
-    """The longest prefill, as predicted, that has ended here since somebody asked."""
+    """The longest predicted prefill that has ended here since the last query."""
     heard_at: float = -inf
     """When its HTTP server answered a question of this router last (Unix seconds)."""
     others: OthersLoad | None = None
-    """None while other routers tell nothing; see `scheduling.others`."""
+    """None while other routers report nothing; see `scheduling.others`."""
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 
     def scale_pace(self, times: float, *, lasting: bool = True) -> None:
-        """Prefills are predicted by a speed that is so many times what it was: what they took stays. The lasting pace
-        only where it is asked for.
+        """The predicted speed has changed by this factor, so paces are converted; measured times stay. The lasting
+        pace is converted only on request.
         """
         if self.paced_at is not None:
             self.prefill_pace *= times
@@ -100,23 +102,25 @@ class InstanceLoad:
             self.usual_prefill_seconds /= times
 
     def forget_pace(self) -> None:
-        """Take the instance to be as fast as its prefills are predicted to be."""
+        """Assume that the instance is as fast as its prefills are predicted to be."""
         self.prefill_pace = self.recent_prefill_seconds = self.lasting_pace = self.usual_prefill_seconds = 1.0
         self.paced_at = None
 
     def rest_credit(self, now: float) -> float:
-        """Seconds that it has rested from prefilling, less what it owes."""
+        """Seconds that it has rested from prefilling, less the rest it owes."""
         if self.prefilling:
             return -self.rest_owed
         return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
 
     def owe_rest(self, seconds: float, now: float) -> None:
-        """A prefill is sent that needs a rest of this length; 0 if nothing decodes there, and then no rest is owed."""
+        """Record that a sent prefill needs a rest of this length; 0 if nothing decodes there, and then no rest is
+        owed.
+        """
         self.rest_owed = max(0.0, seconds - self.rest_credit(now)) if seconds else 0.0
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has nothing to do, and nothing is to come."""
+        """Whether it has no work and none is on its way."""
         return not (self.decoding or self.prefilling or self.waiting or self.incoming or self.pending_prefill_tokens)
 
     @property
@@ -149,7 +153,7 @@ class InstanceLoad:
         return capacity_tokens - max(known, measured)
 
     def is_shut(self, now: float) -> bool:
-        """Whether it is known to serve nothing at `now`: its circuit is open, or its engine is stalled."""
+        """Whether it gets no requests at `now`: its circuit is open, or its engine is stalled."""
         return self.is_stalled or self.broken_until > now
 
     def may_be_sent(self, now: float) -> bool:

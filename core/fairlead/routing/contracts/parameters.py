@@ -17,7 +17,7 @@ P = TypeVar("P")
 def parameter_shapes(parameters: type[Any]) -> dict[str, Shape]:
     """Name → what may be written there, in order of declaration.
 
-    A None default means the rule that the description tells.
+    With a default of None, the description gives the rule.
     """
     return {item.name: shape_of(item) for item in fields(parameters)}
 
@@ -80,7 +80,7 @@ class QueueParameters:
     )
 
     speculative_seconds: float = number(
-        "Blocks of a prompt count as held where it was sent before KV events say so, and so long after its prefill at most; 0 = not before.",
+        "Seconds after its prefill for which a prompt's blocks count as held where it was sent, before KV events confirm them; 0 = never before.",
         0.0,
         minimum=0.0,
         maximum=60.0,
@@ -93,17 +93,17 @@ class QueueParameters:
 
     @property
     def expected_seconds(self) -> float:
-        """How long blocks are expected after the prefill of a prompt before KV events report them."""
+        """Seconds after a prompt's prefill for which its blocks are expected without a KV event."""
         return self.speculative_seconds
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was given and is not needed, a line each; most policies take nothing of the kind."""
+        """Configured things that are not needed, a line each; empty for most policies."""
         return ()
 
 
 LEAST_GAIN_SECONDS = 0.05
-"""What moves a session unless a pool says otherwise (docs/experiments.md)."""
+"""The default least gain that moves a session (docs/experiments.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,8 +53,8 @@ class PoolView(Protocol):
         """Instances with a hit > 0 only."""
 
     def block_tokens(self, request: RoutingRequest) -> int:
-        """Tokens per block of the request's hits: the engines' own where events tell what they hold of it, else the
-        routing block.
+        """Tokens per block of the request's hits: the engines' own where KV events report the cached prefix, else
+        the routing block.
         """
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
@@ -67,8 +67,8 @@ class PoolView(Protocol):
         """Uncached prompt tokens per second and instance, to order choices by: as measured, else as declared."""
 
     def tokens_within(self, seconds: float) -> float:
-        """Uncached prompt tokens that an instance was seen to compute in so much time, to refuse or move by; infinite
-        while nobody has seen how fast it is.
+        """Uncached prompt tokens that an instance computes in this time at its measured speed, for refusals and
+        moves; infinite while no speed is measured.
         """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
@@ -149,8 +149,8 @@ class KeepsHomes(Protocol):
         """True."""
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """Why it has just placed the request elsewhere than at its session's `home`, which could take it; `weighed` is
-        what it chose by. Asked only then, and of what numbers decided: those that were weighed.
+        """Why the policy has just placed the request elsewhere although its session's `home` could take it; `weighed`
+        has the terms it chose by. Asked only then, and of what numbers decided: those that were weighed.
         """
 
 
@@ -159,7 +159,7 @@ class BindsBeginnings(Protocol):
     """A policy that gives homes to requests without a session too, by how their prompts begin."""
 
     def prefix_session(self, request: RoutingRequest) -> str:
-        """By what name it binds the request if that has no session."""
+        """The name by which the policy binds a request without a session."""
 
 
 @runtime_checkable
@@ -215,12 +215,14 @@ class GatesDispatch(Protocol):
     """A policy that may hold queued requests back from an instance that has prefills in flight."""
 
     def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
-        """Whether one more may be sent there. Not asked of an instance without a prefill in flight."""
+        """Whether a further request may be sent to the instance. Not called for an instance without a prefill in
+        flight.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInForce:
-    """A policy, asked once what it does besides choosing."""
+    """A policy with its optional protocols, looked up once."""
 
     choose: Callable[[RoutingRequest, PoolView, float], Decision]
     keeps_homes: KeepsHomes | None
@@ -235,7 +237,7 @@ class PolicyInForce:
 
     @staticmethod
     def of(policy: Policy) -> "PolicyInForce":
-        """The policy and what it can be asked."""
+        """Looks up which optional protocols the policy implements."""
         return PolicyInForce(
             choose=policy.choose,
             keeps_homes=policy if isinstance(policy, KeepsHomes) and policy.binds else None,

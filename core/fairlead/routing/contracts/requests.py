@@ -23,13 +23,15 @@ class RoutingRequest:
     for prompts without blocks.
     """
     session: str | None = None
-    """The session by its name: as the client gave it, and in a decision as far as that name is one session's."""
+    """The session's name as the client gave it; in a decision None if the name turned out to be shared by several
+    sessions.
+    """
     further_names: tuple[str, ...] = ()
     """Names of the session in other places of the request, for when that one is shared by several conversations."""
     beginning: int = 0
     """Hash of how the conversation begins, the same in all its turns; 0 = unknown."""
     named: str | None = None
-    """The client's name for the session, where that turned out to be shared and `session` is another, or none."""
+    """The client's name for the session, if it turned out to be shared, so that `session` is another name or None."""
     max_output_tokens: int = 0
     streamed: bool = True
     """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its
@@ -48,7 +50,9 @@ class RoutingRequest:
     priority_class: str = DEFAULT_CLASS
     """A class of its pool (`fairlead.priority_classes`); one that the pool does not declare counts as the default."""
     tenant: str = ""
-    """Whose it is, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all of "" are one."""
+    """The tenant that sent it, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all requests
+    with "" belong to one tenant.
+    """
     body_bytes: int = 0
     """Memory that it takes while it waits."""
     within: tuple[str, ...] | None = None
@@ -56,7 +60,7 @@ class RoutingRequest:
     client_id: str = ""
     """The client's own id of the request, "" if it gave none."""
     explain: bool = False
-    """Its client asked for its decision to be kept, and may."""
+    """Whether its client asked for the decision to be kept and has the right to."""
     engine_blocks: tuple[int, ...] = ()
     """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
     tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.
@@ -84,7 +88,7 @@ class QueuedRequest(Protocol):
 
     @property
     def miss_tokens(self) -> int:
-        """What it counts for on `instance`."""
+        """Uncached prompt tokens that it counts for on `instance`."""
 
 
 class Overtaken(NamedTuple):

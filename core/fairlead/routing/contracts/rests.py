@@ -1,7 +1,9 @@
 """Rests: how long an engine should only decode before it computes the next prompt."""
 
 REST = 0.85
-"""What a rest is of a whole one. With less, more first tokens are in time and fewer answers keep their pace."""
+"""The length of a rest as a share of a full one. With a smaller share, more first tokens are in time and fewer answers
+meet their TPOT target.
+"""
 
 
 def resting(share: float) -> float:
@@ -15,9 +17,11 @@ def resting(share: float) -> float:
 
 
 MOST_SHARE = 0.75
-"""Decodes and others' prefills are never given more of an instance's time, or nothing new would be computed there."""
+"""The largest share of an instance's time that decodes and others' prefills get; with more, nothing new would be
+computed there.
+"""
 OTHERS_COUNT = 0.5
-"""What a second of others' prefills counts for: they rest too, in part at the same time."""
+"""The weight of a second of other routers' prefills: they rest too, partly at the same time."""
 
 
 def among_others(share: float, others: float) -> float:

@@ -51,9 +51,9 @@ class Dispatch:
     """The instance to fetch KV blocks of the prompt from before computing the rest."""
     transfer_tokens: int = 0
     by_events: bool = False
-    """Whether `hit_tokens` is what the instance's own events say, and not what its router remembers."""
+    """Whether `hit_tokens` comes from the instance's own KV events rather than the router's memory."""
     by_guess: bool = False
-    """Whether some of that is only expected: no event has reported it yet."""
+    """Whether some of these hits are only expected: no KV event has reported them yet."""
     kept: bool = False
     """Whether the decision will be kept because it was asked for, by the client or for its session."""
 
@@ -157,8 +157,8 @@ class Scheduler(Protocol):
         """
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The first token is there, so the prompt is computed too, if nobody said so before; under early rejection mode
-        AfterPrefill the answer may refuse the request.
+        """The first token has arrived, so the prompt is computed too, if that was not reported before; under early
+        rejection mode AfterPrefill the answer may refuse the request.
         """
 
     def transferred(self, request_id: str, now: float) -> None:
@@ -168,9 +168,10 @@ class Scheduler(Protocol):
         """
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """So many tokens of its answer have come so far.
+        """Report how many tokens of its answer have
 
-        Optional: `complete` says it too. What is said before lets the load of long answers be known in time.
+        arrived so far. Optional, as `complete` reports the total; earlier calls let the load of long answers be known
+        in time.
         """
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
@@ -186,7 +187,7 @@ class Scheduler(Protocol):
         (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes. With
         `to` the caller's own proxy has tried again already, some time ago, and that instance of the table answered.
 
-        An instance that was not `reached`, because it refused the connection, is not tried again and is no attempt:
+        An instance that was not `reached`, because it refused the connection, is not tried again and is not an attempt:
         it cost nothing, and when many are lost at once, the next ones may be dead too.
         """
 
@@ -207,21 +208,21 @@ class Scheduler(Protocol):
         """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Lost after the first byte, or given up."""
+        """The request was lost after its first byte, or its client gave up."""
 
     def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """The client went away."""
 
     def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The engine refused the request as its client made it (4xx): nobody's failure."""
+        """The engine refused the client's request as invalid (4xx): this does not count as a failure."""
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Feed the circuit breaker, before `retry` or `fail` ends the attempt. Whose fault the failure of a request is,
-        shows how it fares elsewhere.
+        """Feed the circuit breaker, before `retry` or `fail` ends the attempt. Whether the instance or the request is
+        at fault shows when the request runs elsewhere.
         """
 
     def instance_heard(self, instance: str, now: float) -> None:
-        """Its HTTP server answers questions about itself."""
+        """Record that the engine's HTTP server answers health and metrics requests."""
 
     def instance_worked(self, instance: str, now: float) -> None: ...
 
@@ -269,8 +270,8 @@ class Scheduler(Protocol):
         """The prompt prefixes that each instance is believed to hold, to be kept for the next start of a router."""
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns of how
-        many instances something was recalled.
+        """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns for
+        how many instances something was recalled.
         """
 
     def engine_memory(self, now: float) -> EngineMemory:
@@ -279,8 +280,8 @@ class Scheduler(Protocol):
         """
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """What was observed before and holds for the table in force, of one target: it stands in the place of what is
-        not measured here yet, and only of that. None: nothing does.
+        """Earlier observations of one target that hold for the present table: each is used until its figure is
+        measured here. None: there are none.
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
@@ -318,7 +319,9 @@ class Scheduler(Protocol):
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """As `in_flight`, of the requests that came to this router: without those of others for which it decides."""
+        """Like `in_flight`, but only requests that clients sent to this router, not those of routers for which it
+        decides.
+        """
 
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
         """Hand over what happened. Seconds still running are kept for the next take unless this is the `final` one."""

@@ -73,7 +73,7 @@ class Transferred:
 
 @value
 class Generated:
-    """So many output tokens of the request have come so far."""
+    """The output tokens of the request that have arrived so far."""
 
     request: str
     output_tokens: int
@@ -90,20 +90,20 @@ class Completed:
 
 @value
 class Abandoned:
-    """The request ended without having been served."""
+    """The request ended without being served."""
 
     request: str
     outcome: MoveOutcome
     rejection: RejectionReason | None = None
-    """Why the front refused it; None of one that its engine declined (4xx), if the outcome is a refusal."""
+    """If the outcome is a refusal, the front's reason for it; None when the engine declined the request (4xx)."""
     is_recorded: bool = False
-    """The front, which had no verdict, has recorded its end."""
+    """Whether the front has recorded the request's end itself, as it had no verdict."""
 
 
 @value
 class SentElsewhere:
-    """`failed` failed before the first byte, and the front sent the request to `instance` at once; or its proxy did,
-    and that instance had begun to answer when the front learned of it.
+    """The instance `failed` failed before the first byte, and the front sent the request to `instance` at once; or its
+    proxy did, and that instance had begun to answer when the front learned of it.
     """
 
     request: str
@@ -113,7 +113,7 @@ class SentElsewhere:
     decode: str | None
     by_proxy: bool = False
     refused: bool = False
-    """`failed` refused the request (4xx), which may be its own fault: nothing moves."""
+    """The instance `failed` rejected the request (4xx), perhaps rightly: no session moves."""
 
 
 @value
@@ -127,7 +127,7 @@ class AttemptFailed:
 
 @value
 class InstanceFailed:
-    """The instance failed the front, at a request if that is named."""
+    """A front reports that an instance failed, at the given request if any."""
 
     instance: str
     fault: Fault = Fault.UNREACHED
@@ -136,7 +136,7 @@ class InstanceFailed:
 
 @value
 class InstanceWorked:
-    """The instance answered the front in full."""
+    """A front reports that an instance answered a request completely."""
 
     instance: str
 
@@ -158,14 +158,14 @@ Word = (
 
 
 class Decider(Protocol):
-    """The way from a front to the router that decides for it."""
+    """The connection from a front (a router that asks) to the router that decides for it."""
 
     def tell(self, word: Word, now: float) -> None:
         """Send a message. Never waits and never fails: the owner of a front informs it when it loses its decider."""
 
 
 class Front(Protocol):
-    """The way from a decider to one of its fronts."""
+    """The connection from a deciding router to one of its fronts (routers that ask it)."""
 
     def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
         """Send a verdict. Never waits and never fails."""

@@ -19,7 +19,7 @@ from fairlead.routing.contracts.requests import Overtaken
 from fairlead.routing.contracts.rests import among_others, resting
 
 FEW = 16
-"""Up to so many instances are cheaper to look at one by one: an operation on a vector takes about as long for eight
+"""Up to this many instances are cheaper to look at one by one: an operation on a vector takes about as long for eight
 entries as for a hundred.
 """
 
@@ -45,7 +45,7 @@ class PoolVectors:
     queued: IntVector
     waiting: IntVector
     sessions: IntVector
-    """Sessions bound there."""
+    """Number of sessions bound to each instance."""
     wait_seconds: FloatVector
     """The part of the pending time that a new request would wait for: all but the late requests. The elapsed part is
     not subtracted; see `done_seconds`.
@@ -53,12 +53,12 @@ class PoolVectors:
     under_way_since: FloatVector
     """When the oldest prefill in flight began (Unix seconds); infinite if there is none."""
     under_way_seconds: FloatVector
-    """How long that one should take in all."""
+    """Its predicted seconds in total."""
     decode_share: FloatVector
     """The share of each instance's time that its decodes need to meet the TPOT target (0 to less than 1); 0 if unknown.
     """
     resting: FloatVector
-    """Seconds of rest that this asks for beside each second of prefill."""
+    """Seconds of rest that this share calls for per second of prefill."""
     rested_since: FloatVector
     """When its present rest began (Unix seconds): when the last prefill there was over, later by the rest that is owed;
     minus infinity before any.
@@ -205,10 +205,10 @@ def normalised(values: IntVector | FloatVector) -> FloatVector:
 
 
 class Overtaking(Protocol):
-    """Tells what waits for instances and would be sent after a certain request."""
+    """The work that waits for instances and would be sent after a certain request."""
 
     def at(self, instance: str) -> Overtaken:
-        """What waits for this instance."""
+        """The work that waits for this instance."""
 
     def microseconds(self, instances: Sequence[str]) -> FloatVector:
         """Predicted time of all prefills that wait for each of the instances."""

@@ -12,7 +12,7 @@ from fairlead.reports.units import Unit as Unit
 
 
 class Better(StrEnum):
-    """The direction in which a term speaks for an instance."""
+    """Whether a higher or a lower value of a term is better."""
 
     LOWER = "lower"
     HIGHER = "higher"
@@ -38,7 +38,7 @@ class Limit:
 
 
 class Holds(StrEnum):
-    """How a term stands to a limit."""
+    """How a term compares with a limit."""
 
     ABOVE = "above"
     AT_MOST = "at-most"
@@ -68,7 +68,7 @@ class DecisionRule:
 
     `because` ends the sentence "X was chosen: …". By `order` (terms in turn, each in its direction; empty = the rule
     compares nothing) the chosen one is the best of the candidates for which `among` holds (all when None). `given` must
-    hold for the rule to have been the one. What is still equal goes `ties`.
+    hold for the rule to have been the one. Remaining ties are broken by `ties`.
     """
 
     code: str
@@ -82,7 +82,7 @@ class DecisionRule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTerms:
     """All that a policy's decisions are recorded with. `total` is the number it compares by default, None when it
-    compares none; `parts` are terms whose sum it is, empty when it is no sum.
+    compares none; `parts` are terms whose sum it is, empty when it is not a sum.
     """
 
     rules: tuple[DecisionRule, ...]
@@ -160,5 +160,5 @@ COMMON_LIMITS = (QUEUE_LIMIT, GAIN, LEAST_GAIN)
 
 
 def better(term: Term, one: float, other: float) -> bool:
-    """Whether `one` speaks more for an instance than `other`."""
+    """Whether `one` is the better value of the term."""
     return one < other if term.better is Better.LOWER else one > other

@@ -42,7 +42,7 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
     for one in decision.candidates:
         numbers = [one.predicted_ttft_seconds, *one.terms.values(), *([one.total] if one.total is not None else [])]
         if not all(isfinite(number) for number in numbers):
-            found.append(f"{one.instance} has a term that is no number")
+            found.append(f"{one.instance} has a term that is not a number")
         unknown = [name for name in one.terms if term_of(decision, name) is None]
         if unknown:
             found.append(f"{one.instance} has undeclared terms: {', '.join(unknown)}")

@@ -48,14 +48,14 @@ class LimitInForce(Protocol):
 
 
 class WeighedDecision(Protocol):
-    """What a sentence about a decision is made from: the public record of it."""
+    """The public record of a decision, from which its sentence is made."""
 
     @property
     def chosen(self) -> str: ...
 
     @property
     def target(self) -> str:
-        """The chosen one by the name that candidates have."""
+        """The chosen instance or rank, named as in `candidates`."""
 
     @property
     def rule(self) -> DecisionRule: ...
@@ -214,7 +214,7 @@ def in_words(value: float, unit: Unit, digits: int = 2) -> str:
 
 
 def pair_in_words(one: float, other: float, unit: Unit) -> tuple[str, str]:
-    """Both, with as many digits as it takes to tell them apart."""
+    """Both values, with enough digits to tell them apart."""
     for digits in (2, 4, 6, 9):
         words = in_words(one, unit, digits), in_words(other, unit, digits)
         if words[0] != words[1] or one == other:

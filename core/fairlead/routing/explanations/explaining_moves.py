@@ -96,7 +96,7 @@ def cause(move: TimedMove) -> str:
 
 
 def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
-    """The recorded numbers of the cause, each with its name; none of moves that tell none."""
+    """The recorded numbers of the cause, each with its name; empty for moves without numbers."""
     found: list[tuple[str, str]] = []
     if move.crossed is not None and move.threshold is not None and move.crossed_unit is not None:
         crossed, threshold = pair_in_words(move.crossed, move.threshold, Unit(move.crossed_unit))
@@ -110,14 +110,14 @@ def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
 
 
 def promise(move: TimedMove) -> str:
-    """What staying and moving were predicted to take. A loss is called one."""
+    """The predicted seconds of staying and of moving; a predicted loss is named as a loss."""
     stay, go, benefit = move.predicted_source_ttft_seconds, move.predicted_target_ttft_seconds, move.benefit_seconds
     if stay is None or go is None or benefit is None:
         return "What staying would have taken was not predicted."
     gained = f"{_words(benefit)} faster" if benefit > 0 else "no difference" if benefit == 0 else f"{_words(-benefit)} slower"
     told = f"Staying was predicted to take {_words(stay)} to the first token, going {_words(go)}: {gained}."
     follows = benefit < 0 and move.trigger in _PLACES
-    return f"{told} It went all the same, as its requests follow the prefix's place whatever that costs." if follows else told
+    return f"{told} It moved anyway, as its requests follow the prefix's place whatever that costs." if follows else told
 
 
 def verdict(move: TimedMove) -> str:

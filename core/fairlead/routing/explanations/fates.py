@@ -12,7 +12,7 @@ FAILURES = {
     "refused": "refused the connection",
     "unreachable": "could not be reached",
     "lost": "was lost",
-    "protocol": "sent what is no HTTP",
+    "protocol": "sent what is not HTTP",
     "passed-over": "was passed over by the proxy",
     "status": "answered with a server error",
     "busy": "was full",
@@ -27,7 +27,7 @@ FAILURES = {
 
 
 def fate(decision: SampledDecision[Any, Any]) -> str:
-    """How its request went and ended; "" where that was not recorded."""
+    """How the request proceeded and ended; "" where that was not recorded."""
     return " ".join(_sentences(decision))
 
 

@@ -8,8 +8,8 @@ from fairlead.routing.explanations.explaining import WeighedDecision, candidate,
 
 
 class Standing(StrEnum):
-    """How the chosen one stood to the other: `ahead` by the rule's own order or by the score that the rule does not
-    ask, `equal` in all that the rule compares, `behind` in a score that the rule stands above.
+    """How the chosen instance compares with the other: `ahead` by the rule's own order or by the score if the rule
+    ignores it, `equal` in everything the rule compares, `behind` in a score that the rule overrides.
     """
 
     AHEAD = "ahead"

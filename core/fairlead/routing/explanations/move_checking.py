@@ -1,6 +1,6 @@
-"""Does a recorded move contradict its own cause? Each trigger is held against the numbers beside it.
+"""Does a recorded move contradict its own cause? Each trigger is compared with the numbers beside
 
-Moves of earlier releases and of routers of one tell no numbers; of those only what is there is checked.
+it. Moves recorded by earlier releases have no numbers; only their other fields are checked.
 """
 
 from typing import Protocol
@@ -86,5 +86,5 @@ def _gain(move: CausedMove) -> list[str]:
     if least is None or move.trigger not in GAINING:
         return []
     if benefit is None or benefit < least - EXACT:
-        return [f"it was predicted to gain {benefit} s, and {least} s is the least that moves anybody"]
+        return [f"it was predicted to gain {benefit} s, and {least} s is the least gain that moves a session"]
     return []

@@ -37,7 +37,7 @@ class _Known:
     pending: list[BindingChange] = field(default_factory=list)
     """The newest own changes the API has not answered yet, oldest first; each follows the one before it."""
     forgotten: int = 0
-    """Own changes before those that the API may not have answered either."""
+    """Number of older own changes without an answer that are no longer kept in `pending`."""
     ended: bool = False
     """Whether the API has reported that no instance holds the session, while pending changes may still take it."""
     asked: str | None = None
@@ -77,8 +77,9 @@ class SessionBindings:
         return None if known is None else known.binding
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
-        """These instances have several targets; others are one. Sessions stay at their instances, and at their ranks as
-        far as those are known; a session of which no rank is known gets one by its name, the same at every router.
+        """These instances have several data-parallel ranks as targets; every other instance is one target. Sessions
+        stay at their instances, and at their ranks as far as those are known; a session of which no rank is known gets
+        one by its name, the same at every router.
         """
         if ranked == self._ranked:
             return
@@ -163,8 +164,8 @@ class SessionBindings:
         return change
 
     def give_up(self, session: str, now: float) -> BindingChange | None:
-        """The name turned out to be shared by several conversations: forget where it lives, and return the change that
-        tells so; None for one without a home.
+        """The name turned out to be shared by several conversations: forget its home, and return the change that
+        records it; None for a name without a home.
         """
         known = self._known.get(session)
         if known is None or known.binding.instance is None:

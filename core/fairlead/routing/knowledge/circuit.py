@@ -30,7 +30,7 @@ class Circuit:
     def __init__(self, settings: CircuitSettings) -> None:
         self._settings = settings
         self.failures = 0
-        """In a row."""
+        """Consecutive failures."""
         self._backoff = settings.backoff_seconds
         self._open = False
         self._probe: str | None = None
@@ -76,7 +76,7 @@ class Circuit:
             self.broken_until = max(self.broken_until, now + self._backoff)
 
     def worked(self) -> None:
-        """The instance answered: closed, whatever was before."""
+        """The instance answered: the circuit closes from any state."""
         self.failures = 0
         self._open = False
         self._probe = None
@@ -84,7 +84,7 @@ class Circuit:
         self.broken_until = 0.0
 
     def lives(self) -> None:
-        """More came of an answer that began before: failures so far are not in a row. An open circuit stays open."""
+        """An earlier answer continued, so failures so far are not consecutive. An open circuit stays open."""
         if not self._open:
             self.failures = 0
 

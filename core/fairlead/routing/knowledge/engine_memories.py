@@ -58,7 +58,7 @@ def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMem
 
 
 def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMemory | None:
-    """Of two that hold now, each figure of the better source, and of equal ones that which was observed last."""
+    """Joins two memories: each figure comes from the better source or, of equal sources, from the newer observation."""
     if first is None or second is None:
         return first or second
     both = {one.name: newest(getattr(first.known, one.name), getattr(second.known, one.name)) for one in fields(EngineCapability)}

@@ -27,7 +27,7 @@ and s all prompt tokens.
 """
 
 MEMORY_OBSERVATIONS = 200
-"""In means of observations, an observation weighs 1/e after this many further ones."""
+"""In means, an observation's weight falls to 1/e after this many further observations."""
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
@@ -47,7 +47,7 @@ RECALLED_UNTIL = 100
 MOST_TOKENS = 10_000_000.0
 """More context tokens than any engine holds."""
 MOST_REQUESTS = 100_000.0
-"""More than decode at once anywhere."""
+"""More requests than decode at once on any engine."""
 
 
 NO_STEP = (0.0, 0.0, 0.0)
@@ -87,7 +87,7 @@ class _Observed:
         self.declared_error = _Mean()
 
     def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """So many tokens took so long; what was predicted before."""
+        """Learn from a prefill: its tokens, its seconds, and the seconds that were predicted."""
         self.samples += 1
         self.observed_at = now
         mean = self.seconds_per_token  # written out, as calls of `observe` would be ten for each streamed request
@@ -195,7 +195,7 @@ class PrefillTimes:
         return self._bounded(prompt_tokens, hit_tokens, configured)
 
     def seconds_vector(self, prompt_tokens: int, hits: IntVector) -> FloatVector:
-        """As `seconds`, for each of the hits."""
+        """Like `seconds`, as a vector with a value for each hit."""
         tokens = misses(prompt_tokens, hits)
         configured: FloatVector = tokens / self.speed
         if not self.fitted:
@@ -222,8 +222,8 @@ class PrefillTimes:
         self._go_by_best()
 
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """A prefill took so long. What cannot be a time or a prompt says nothing and is ignored. A fit learns only
-        where it is asked for.
+        """Learn from how long a prefill took. Impossible times and lengths are ignored. The fit is updated only on
+        request.
         """
         if not (seconds >= 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
@@ -249,7 +249,7 @@ class PrefillTimes:
     def observe_whole(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> None:
-        """As of `WholeAnswers`: they tell the speed where no prefill was seen."""
+        """Learn from a whole answer (`WholeAnswers`): such answers give the speed where no prefill was seen."""
         if self.whole.observe(instance, prompt_tokens, output_tokens, context_tokens, requests, seconds, now):
             self._go_by_best()
 
@@ -269,7 +269,7 @@ class PrefillTimes:
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, or another engine runs there."""
+        """Forget an instance that is gone, or where another engine runs now."""
         self._observed.forget(instance)
         self.speeds.forget(instance)
         self.whole.forget(instance)
@@ -303,9 +303,9 @@ class PrefillTimes:
 
 
 class DecodeTimes:
-    """Seconds of a decode step over so many context tokens and requests: by the table where it knows, else as
-    fitted to answers. Until enough of them were seen, a fit that is recalled from before is what the new one
-    starts from.
+    """Seconds of a decode step over this many context tokens and requests: from the table if it has a figure,
+    else from the fit to answers. Until enough answers were seen, the new fit starts from the one remembered from
+    before.
     """
 
     def __init__(self, engine: EngineFacts, min_samples: int = STEPS_OBSERVED) -> None:
@@ -316,7 +316,7 @@ class DecodeTimes:
         self._observed = _ObservedByInstance()
         self._fitted_samples = 0
         self._recalled_at: float | None = None
-        """When what the fit starts from was observed; None where it starts from nothing."""
+        """When the observation that the fit starts from was made; None without one."""
         self._went_by, self._stepped = _Mean(), _Mean()
         """Steps as predicted and as observed."""
 
@@ -371,8 +371,8 @@ class DecodeTimes:
         return min(LONGEST_STEP_SECONDS, max(0.0, self._fit.predict((1.0, context_tokens / 1e5, requests / 100))))
 
     def observe_answer(self, instance: str, output_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """An answer's tokens after the first took so long. What cannot be is ignored, and a longer time a token than
-        that of the longest step counts as that.
+        """Learn from how long an answer's tokens after the first took. Impossible times are ignored; a time per
+        token above that of the longest step counts as the longest step.
         """
         if seconds > 0 and isfinite(seconds) and 1 < output_tokens <= MOST_TOKENS:
             tokens, mean = output_tokens - 1, self._observed.all.seconds_per_token.value
@@ -395,7 +395,7 @@ class DecodeTimes:
                 self.forget_recalled()
 
     def forget_older(self, now: float) -> None:
-        """Let go of what was observed too long ago; with all of it, nothing is known again."""
+        """Forget observations that are too old; when all are, nothing is known any longer."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
         if self._recalled_at is not None and now - self._recalled_at > REMEMBERED_SECONDS:
@@ -422,5 +422,5 @@ class DecodeTimes:
         return self._observed.of(instance).figure(now)
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, or another engine runs there."""
+        """Forget an instance that is gone, or where another engine runs now."""
         self._observed.forget(instance)

@@ -28,16 +28,16 @@ LEAST_SECONDS = 1e-9
 KEPT_PREFILLS = 200
 """Prefills that the measured speed rests on; further ones replace the oldest."""
 ENOUGH_PREFILLS = 5
-"""With fewer nothing is measured."""
+"""With fewer, no speed counts as measured."""
 TOGETHER_SECONDS = 0.005
 """First tokens of an instance this close together come of one step, and count as one prefill."""
 AGAIN_SHARE = 0.2
 """The median is found again when so large a part of the prefills is new."""
 ODD = 2.0
-"""A prefill so many times as fast as the median, or as slow, says nothing of the others."""
+"""A prefill this many times faster or slower than the median says nothing about the others."""
 FAST_SHARE = 0.25
-"""Among other routers, an engine's own speed is the one that this share of its fastest prefills reaches: slower ones
-may have waited for prefills that this router cannot see. With a smaller share, a few prefills whose prefix another
+"""Where several routers send, an engine's own speed is taken from this share of its fastest prefills: slower ones
+may have waited for prefills that this router cannot see. With a smaller share, the few prefills whose prefix another
 router placed would decide.
 """
 LINE_PREFILLS = 20
@@ -59,7 +59,7 @@ class _Prefill:
 
 
 class PrefillSpeeds:
-    """What the last prefills took. `tokens_per_second` is None while too few tell a speed."""
+    """The times of the last prefills. `tokens_per_second` is None while too few of them show a speed."""
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
@@ -67,14 +67,14 @@ class PrefillSpeeds:
         """What part of a prefill's time, by the measured speed, the engine computes its tokens; in the rest it ends the
         step that it is in, which takes as long for a short prompt as for a long one."""
         self.alone_share = 1.0
-        """What part of that time it would take with no unseen prefill of another router before it. The measured speed
-        stays that of prefills as they are, as the next one will stand behind unseen ones too.
+        """The share of that time that a prefill would take without an unseen prefill of another router ahead of it. The
+        measured speed stays that of prefills as they are, as the next one will stand behind unseen ones too.
         """
         self.among_others = False
         """Whether other routers send to these instances too: so is measured from now on."""
         self._prefills: deque[_Prefill] = deque(maxlen=KEPT_PREFILLS)
         self._latest: dict[str, _Prefill] = {}
-        """By instance, also where it is not kept any more."""
+        """Keyed by instance, also where it is not kept any more."""
         self._new = 0
         self._used = 0
         self._spread: Spread | None = None
@@ -95,7 +95,7 @@ class PrefillSpeeds:
         return True
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, or another engine runs there."""
+        """Forget an instance that is gone, or where another engine runs now."""
         self._latest.pop(instance, None)
         self._keep(one for one in self._prefills if one.instance != instance)
 
@@ -105,7 +105,7 @@ class PrefillSpeeds:
             self._keep(one for one in self._prefills if one.at >= before)
 
     def recounted(self, times: float) -> "PrefillSpeeds":
-        """The same prefills, had each so many times as many tokens: what a token is was found to be something else."""
+        """The same prefills, each with its tokens multiplied by `times`: a token has other bytes than assumed."""
         if times != 1.0:
             self._latest.clear()
             counted = (replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills)
@@ -155,7 +155,7 @@ class PrefillSpeeds:
 class RecalledSpeed:
     """A speed that was observed before this router began, until it has measured one itself.
 
-    It is used up to a week old, and not when prefills contradict it: even short ones, which tell no speed as they wait
+    It is used up to a week old, and not when prefills contradict it: even short ones, which show no speed as they wait
     for the engine's step, are computed no faster than the engine computes.
     """
 
@@ -170,14 +170,14 @@ class RecalledSpeed:
         self._seconds = 0.0
 
     def take(self, figure: Figure, now: float) -> None:
-        """Go by this one, unless it is the one that was contradicted already."""
+        """Use this speed, unless it is the one that prefills have already contradicted."""
         observed_at = now - (figure.age_seconds or 0.0)
         if figure.value != self._figure.value:
             self._prefills, self._tokens, self._seconds, self.value = 0, 0, 0.0, figure.value
         self._figure, self._observed_at = figure, observed_at
 
     def observe(self, tokens: int, seconds: float) -> bool:
-        """A prefill took so long. Returns whether the speed is given up."""
+        """Learn from how long a prefill took. Returns whether the measured speed is dropped."""
         if self.value is None:
             return False
         self._prefills, self._tokens, self._seconds = self._prefills + 1, self._tokens + tokens, self._seconds + seconds
@@ -192,7 +192,7 @@ class RecalledSpeed:
             self.value, self._figure = None, UNKNOWN
 
     def figure(self, now: float) -> Figure:
-        """As it was observed, with its present age."""
+        """The figure as it was observed, with its present age."""
         return UNKNOWN if self.value is None else replace(self._figure, age_seconds=max(0.0, now - self._observed_at))
 
 

@@ -145,8 +145,8 @@ class PrefixIndex:
     def match_masks(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
         """(mask of slots, leading blocks held), shallowest first, of all slots that hold at least the first block.
 
-        For a slot in several masks the last one counts: where many hold no more, the mask also has those that do, which
-        is the same for every prompt that begins so.
+        For a slot in several masks, the last (deepest) one counts: a mask also contains slots that hold more blocks, so
+        that it is the same for every prompt with this beginning.
         """
         found: list[tuple[int, int]] = []
         holders = self._holders
@@ -179,7 +179,7 @@ class PrefixIndex:
         return frozenset(self._caches.get(instance, ()))
 
     def by_freshness(self, instance: str) -> list[int]:
-        """The same, the stalest first."""
+        """The same blocks, least recently used first."""
         return list(self._caches.get(instance, ()))
 
     def instances(self) -> tuple[str, ...]:

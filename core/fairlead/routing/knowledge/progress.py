@@ -14,8 +14,8 @@ A step is the time between two movements while it runs requests, as they are see
 hour counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to
 one that says it runs nothing: a request may wait in front of it, for an image or a grammar.
 
-All times are seconds of a clock that stands still while this process does: what it slept through is no engine's
-silence.
+All times are seconds of a clock that stands still while this process does: a pause of this process does not
+count as an engine's silence.
 """
 
 from dataclasses import dataclass
@@ -26,22 +26,22 @@ from fairlead.routing.contracts.loads import GivenWork
 LEAST_SECONDS = 10.0
 """Least time without a movement after which an engine is stalled."""
 TIMES_LONGEST = 4.0
-"""An engine may take so many times as long as its longest step."""
+"""An engine may take this many times as long as its longest step."""
 PLAUSIBLE_STEP_SECONDS = 15.0
 """Longer steps count as this long, so that an engine that hung once cannot hang longer unnoticed."""
 UNMEASURED_SECONDS = 60.0
 """Allowed while steps are not known, and to an engine that says it runs nothing."""
 LIKE = 1.25
-"""A prefill up to so many times as long as one that has ended takes the same steps."""
+"""A prefill up to this many times as long as a finished one takes steps of the same length."""
 MOST_PREFILL_SECONDS = 300.0
-"""Most that a long prefill may extend what is allowed to."""
+"""The largest factor by which a long prefill may extend the time allowed."""
 LOOK_SECONDS = 2.0
 """Longest part of the time between the last look without a movement and the one that shows it that counts as part of
 the step.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
-"""Steps are known once there were so many, in so much time."""
+"""Step lengths are known after this many steps, within this time."""
 WINDOW_SECONDS = 900.0
 """The longest step of this window and the one before counts."""
 CANARY_SECONDS = 30.0
@@ -54,12 +54,12 @@ LONGEST_TRIAL_SECONDS = 300.0
 
 
 class Life(StrEnum):
-    """How an engine's work goes on. These words are labels of metrics."""
+    """The state of an engine's work. These words are labels of metrics."""
 
     UNKNOWN = "unknown"
-    """It shows nothing that moves with its steps, or is asleep."""
+    """Its metrics show nothing that moves with its steps, or it sleeps."""
     IDLE = "idle"
-    """Nothing of this router waits for it."""
+    """The engine has no work from this router."""
     UNMEASURED = "unmeasured"
     """It has work, and its steps are not known yet."""
     ACTIVE = "active"
@@ -115,13 +115,13 @@ class StepTimes:
         self._split = _Longest()
 
     def add(self, seconds: float, now: float) -> None:
-        """A step took so long."""
+        """Learn from how long a step took."""
         self._steps += 1
         self._seconds += seconds
         self._longest.add(min(seconds, PLAUSIBLE_STEP_SECONDS), now)
 
     def prefilled(self, seconds: float, now: float) -> None:
-        """A prefill that was predicted to take so long has ended: the steps it took are among those that are known."""
+        """Learn from a finished prefill of this predicted length: steps of such prefills are known from now on."""
         self._split.add(seconds, now)
 
     @property
@@ -130,7 +130,7 @@ class StepTimes:
         return self._steps >= KNOWN_STEPS and self._seconds >= KNOWN_SECONDS
 
     def longest(self, now: float) -> float:
-        """Seconds of the longest one lately."""
+        """Seconds of the longest recent step."""
         return self._longest.value(now)
 
     def allowed(self, prefill_seconds: float, now: float) -> float:
@@ -148,26 +148,26 @@ class EngineProgress:
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
         self._least_seconds = least_seconds
         self._shown: Movement | None = None
-        """What it showed last."""
+        """The figures that it last showed."""
         self._moved_at = self._seen_at = 0.0
-        """When that moved, and when it was looked at."""
+        """When those figures last changed, and when they were last read."""
         self._given_at: float | None = None
         self._trial_at = 0.0
         self._trial_seconds = TRIAL_SECONDS
         self.steps = StepTimes()
         self.life = Life.UNKNOWN
         self.still_seconds = 0.0
-        """For how long nothing has moved though it has work."""
+        """Seconds for which nothing has moved although it has work."""
         self.allowed_seconds = UNMEASURED_SECONDS
-        """How long that may be."""
+        """Seconds for which nothing may move before the engine counts as slow."""
         self._stalled_at: float | None = None
         self._certain_at: float | None = None
         self.stalled_seconds = 0.0
-        """For how long it has certainly been stalled, when it was looked at last: while it says that it runs requests,
-        or after what was sent on trial came to nothing as well. Else what was sent may not have reached it.
+        """Seconds for which it has certainly been stalled, as of the last check: while it says that it runs requests,
+        or after what was sent on trial came to nothing as well. Otherwise what was sent may not have reached it.
         """
         self.on_trial = False
-        """Whether it is stalled and gets requests all the same, to see."""
+        """Whether it is stalled and gets requests anyway, as a trial."""
 
     # ── what is seen ──
 
@@ -179,7 +179,7 @@ class EngineProgress:
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Its metrics show this; None where it shows no steps. Returns how its work goes on."""
+        """Take the step figures of its metrics; None where it shows none. Returns the state of its work."""
         before, self._shown = self._shown, shown
         if before is None or shown is None:
             self._begin(now)
@@ -222,8 +222,8 @@ class EngineProgress:
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 
     def canary_unanswered(self, asked_at: float, now: float) -> bool:
-        """No token came that was asked for then. Returns whether that shows that the engine hangs: nothing has moved
-        since, and it was stalled already or says that it runs nothing which the token might wait for.
+        """The canary request of that time got no token. Returns whether that shows that the engine hangs: nothing has
+        moved since, and it was stalled already or says that it runs nothing which the token might wait for.
         """
         quiet = self._shown is not None and self._moved_at <= asked_at
         hangs = quiet and (self._stalled_at is not None or not self._runs)

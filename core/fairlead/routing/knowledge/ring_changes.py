@@ -15,7 +15,7 @@ Moves = Mapping[tuple[str, str], float]
 def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:
     """The keys that change owner between two tables, mean over both rings, as `rings.key_shares` has shares.
 
-    Empty when one of the tables has nobody on its ring: then keys have no owner, or none before.
+    Empty when the ring of one of the tables has no instances, so that keys have no owner there.
     """
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     for salt in (FIRST_SALT, SECOND_SALT):
@@ -53,7 +53,7 @@ def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[
 
 
 def imbalance(shares: Mapping[str, float], instances: Sequence[InstanceEntry]) -> float | None:
-    """By how much the fullest instance exceeds the share its anchors stand for: 0.1 = a tenth more; None on an empty
+    """How much the largest share of an instance exceeds the share of its anchors: 0.1 = a tenth more; None on an empty
     ring.
     """
     anchors = {entry.id: anchor_count(entry) for entry in instances}

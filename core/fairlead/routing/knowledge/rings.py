@@ -170,7 +170,7 @@ class CandidateRings:
         return self.candidates_at([ring.position(key) for ring in self.rings])
 
     def candidates_at(self, positions: Sequence[int]) -> tuple[str, ...]:
-        """As `candidates`, for the key's positions on the rings."""
+        """Like `candidates`, for the key's positions on the rings."""
         found: list[str] = []
         for ring, position in zip(self.rings, positions, strict=True):
             other = next((instance for instance in self._preference(ring, position) if instance not in found), None)
@@ -205,7 +205,7 @@ class DualRing(CandidateRings):
         return self.pair_at(self.first.position(key), self.second.position(key))
 
     def pair_at(self, first_position: int, second_position: int) -> tuple[str, ...]:
-        """As `candidates`, for positions."""
+        """Like `candidates`, for positions on the rings."""
         first = self.first.owner_at(first_position)
         if first is None:
             return ()

@@ -1,8 +1,8 @@
 """Which names of sessions are those of one conversation, judged by how they are used.
 
 A client may put anything where a session's name belongs: its user, its own name, a constant. What such a name brings
-together is no conversation, and one instance cannot be given all of it. So a name counts as a session's only while it
-is used like one: a few requests at once, as agents make them, and one conversation, or little beside it.
+together is not a conversation, and one instance cannot be given all of it. So a name counts as a session's only while
+it is used like one: a few requests at once, as agents make them, and one conversation, or little beside it.
 
 A name is *shared* that has more than `AT_ONCE` requests in flight, or whose requests overlap and begin in more than
 `BEGINNINGS` ways, or in more than `CONVERSATIONS` that go on. It is taken to be shared until nothing has shown it for
@@ -64,7 +64,7 @@ class SharedNames:
         self.keep_seconds = keep_seconds
         self._used: dict[str, _Use] = {}
         self._remembered: OrderedDict[str, _Use] = OrderedDict()
-        """Those without a request in flight."""
+        """Names without a request in flight."""
 
     def is_shared(self, name: str, now: float) -> bool:
         """Whether several conversations are taken to use the name."""

@@ -26,7 +26,7 @@ MEMORY_PROMPTS = 100
 MEMORY_SECONDS = 3600.0
 """How long a prompt counts."""
 FORGET_SECONDS = 60.0
-"""How often it should be looked for what is too old."""
+"""Seconds between two checks for figures that are too old."""
 
 FIRST_PROMPTS = 20
 """Prompts before an estimate is used."""
@@ -49,7 +49,7 @@ ERRORS_KEPT = 500
 _RATIO, _WEIGHT = itemgetter(1), itemgetter(2)
 
 GIVEN_IDS = "token-ids"
-"""The kind of prompts that clients send as token ids, `ID_BYTES` each: nothing is to be learned of these."""
+"""The kind of prompts that clients send as token ids, `ID_BYTES` each: their size is known."""
 ID_BYTES = 4
 
 
@@ -186,7 +186,7 @@ class TokenSizes:
         if kind == GIVEN_IDS or counted_bytes <= 0 or prompt_tokens <= 0:
             return False
         ratio = counted_bytes / prompt_tokens
-        if not self._least <= ratio <= self._most:  # nor is a ratio that is no number
+        if not self._least <= ratio <= self._most:  # nor is a ratio that is not a number
             return False
         sample = (now, ratio, sqrt(counted_bytes))
         estimate = self._kinds.get(kind)
@@ -204,7 +204,7 @@ class TokenSizes:
         return self._text.value is None and self._fall_back(now)
 
     def forget(self, now: float) -> bool:
-        """Let go of what is too old. Returns whether `bytes_per_token` changed."""
+        """Forget what is too old. Returns whether `bytes_per_token` changed."""
         before = now - MEMORY_SECONDS
         for kind, estimate in tuple(self._kinds.items()):
             estimate.forget(before)

@@ -15,7 +15,7 @@ class ToldPrompts:
     def __init__(self, capacity_blocks: int) -> None:
         self._capacity = capacity_blocks
         self._prompts: dict[str, OrderedDict[int, PlacedPrompt]] = {}
-        """By instance: the last block of each prompt, the oldest first."""
+        """Keyed by instance: the last block of each prompt, the oldest first."""
         self._lengths: dict[str, int] = {}
         self._holders: dict[int, dict[str, int]] = {}
         """Block → instance → the number of its prompts that report the block."""
@@ -30,7 +30,7 @@ class ToldPrompts:
             self._evict(instance)
 
     def hear(self, prompts: Iterable[PlacedPrompt]) -> None:
-        """Prompts were placed; one that is known becomes the newest. What is no sketch of a prompt says nothing."""
+        """Prompts were placed; one that is known becomes the newest. What is not a sketch of a prompt says nothing."""
         for prompt in prompts:
             if not 0 < prompt.length <= self._capacity or len(prompt.blocks) != len(tuple(depths(prompt.length))):
                 continue

@@ -72,14 +72,14 @@ class LiveView:
         (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
-        """Where others placed prompts."""
+        """Prompts that other routers placed, and where."""
         self._router = ""
         self._names: tuple[str, ...] = ()
         self._leanings: FloatVector | None = None
         self._seeds: list[int] | None = None
         self.overtaking: Callable[[RoutingRequest], Overtaking | None] | None = None
-        """How to ask what a request would be sent before; None in a pool with neither priority classes nor fairness,
-        where nothing is known to be sent after a request.
+        """A query for the waiting work that a request would overtake; None in a pool with neither priority classes
+        nor fairness.
         """
         self.table = table
         self.now = 0.0
@@ -107,8 +107,8 @@ class LiveView:
         self._candidates = None
 
     def divide(self, router: str, names: Sequence[str]) -> None:
-        """These routers, `router` among them, report to each other and divide the instances; none: nobody is
-        heard of.
+        """Divide the instances among these routers, `router` included, which exchange load reports; empty
+        when no other router is known.
         """
         if (router, tuple(names)) != (self._router, self._names):
             self._router, self._names = router, tuple(names)
@@ -259,7 +259,7 @@ class LiveView:
             self._place_slots()
         block_tokens, most = request.block_tokens or self.table.engine.block_tokens, max(0, request.prompt_tokens - 1)
         rows = [(mask, min(depth * block_tokens, most)) for mask, depth in prefixes.match_masks(request.blocks)]
-        remembered = np.zeros(len(self._ids) + 1, dtype=np.int64)  # the last entry takes what instances hold that are no candidates
+        remembered = np.zeros(len(self._ids) + 1, dtype=np.int64)  # the last entry takes what instances hold that are not candidates
         self._places_of_slots.write(remembered, rows)
         if self.told:
             for instance, blocks in self.told.match(request.blocks).items():

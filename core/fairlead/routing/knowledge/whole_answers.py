@@ -18,14 +18,14 @@ from fairlead.routing.contracts.vectors import FloatVector
 KEPT_ANSWERS = 400
 """Answers that the figures rest on; further ones replace the oldest."""
 ENOUGH_ANSWERS = 16
-"""With fewer nothing is measured."""
+"""With fewer, no speed counts as measured."""
 AGAIN_SHARE = 0.1
 """The figures are found again when so large a part of the answers is new."""
 NEAR_SHARE = 0.9
 """Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
-"""An answer that came so many times as fast as nearly all, by any measure, was of a prompt that was cached unknown. In
-a fit weighed against answers' lengths it would outweigh the others.
+"""An answer this many times faster than nearly all others had a prompt that was cached without the router's knowledge.
+In a fit weighed by answers' lengths it would outweigh the others.
 """
 LARGEST_ERROR = 0.25
 """A speed whose standard error is a larger part of it is not known."""
@@ -36,14 +36,14 @@ MOST_SECONDS = 3600.0
 MOST_TOKENS = 10_000_000
 """Nor one of more tokens, whatever its engine says."""
 LEAST_ERROR = 0.05
-"""No answer is taken to be predicted nearer: else answers all alike, which any split of their time into prompt and
-steps fits, would seem to tell a speed without any error."""
+"""The least error assumed for an answer: otherwise equal answers, whose time any split into prompt and steps fits,
+would seem to determine a speed without error."""
 ERRORS_P90 = 1.28
 """Standard errors from the middle of a normal distribution to its 90th percentile."""
 
 
 class WholeAnswers:
-    """What the last unstreamed answers took. `tokens_per_second` is None while they tell no speed."""
+    """Times of the last unstreamed answers. `tokens_per_second` is None while they do not determine a speed."""
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
@@ -78,7 +78,7 @@ class WholeAnswers:
         return True
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, or another engine runs there."""
+        """Forget an instance that is gone, or where another engine runs now."""
         self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
 
     def forget_older(self, before: float) -> None:
@@ -86,7 +86,7 @@ class WholeAnswers:
         self._keep(self._at[: self._count] >= before)
 
     def recounted(self, times: float) -> "WholeAnswers":
-        """The same answers, had each prompt so many times as many tokens: a token was found to be something else."""
+        """The same answers, their prompt tokens multiplied by `times`: a token has other bytes than assumed."""
         if times != 1.0:
             self._rows[: self._count, 0] *= times
             self._measure()

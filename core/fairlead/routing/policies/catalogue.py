@@ -18,4 +18,4 @@ def _entry_of(module: str) -> Callable[[], object]:
 BUILT_IN = PolicyCatalogue(
     {one.name.replace("_", "-"): _entry_of(one.name) for one in iter_modules(policies.__path__) if one.name != "catalogue"}
 )
-"""Loads none of them: reading a spec must not load numpy for policies nobody asked for."""
+"""Loads no policy: reading a spec must not load numpy for policies that are not used."""

@@ -35,7 +35,7 @@ PAPER_BOTTLENECK_SECONDS: Final = 3.0
 CODE_BUSY_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 1e9
 ANY_GAIN_SECONDS: Final = -3600.0
-"""As published: requests follow their keys, whatever their sessions lose."""
+"""The published behaviour: requests follow their keys, whatever their sessions lose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class EndpointPickerParameters(HomeParameters):
 
     @property
     def expected_seconds(self) -> float:
-        """As the file says, or as the parameter `speculative_seconds`, whichever is longer."""
+        """Seconds from the file or from the parameter `speculative_seconds`, whichever is longer."""
         return max(self.speculative_seconds, read_endpoint_picker_config(self.document, CONFIG).expected_seconds)
 
     @property

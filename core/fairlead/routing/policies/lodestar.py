@@ -90,7 +90,9 @@ class LodestarParameters(PrefixCacheLoadParameters):
         maximum=LARGEST_HOME,
     )
     filter_kv_usage: float = number("The filter acts while the mean KV cache use is above this.", 0.8, minimum=0.0, maximum=1.0)
-    filter_hit_tokens: int = whole("And somebody holds more tokens of the prompt than this.", 100, maximum=100_000_000)
+    filter_hit_tokens: int = whole(
+        "The filter acts only if an instance holds more tokens of the prompt than this.", 100, maximum=100_000_000
+    )
     filter_blocks: int = whole("Blocks at the beginning of a prompt by which the filter groups them.", 10, minimum=1, maximum=100_000)
     first_samples: int = whole("Samples before the first model; until then the heuristic places.", 1000, minimum=10, maximum=1_000_000)
     round_samples: int = whole("New samples before the next model.", 1000, minimum=10, maximum=1_000_000)
@@ -285,7 +287,7 @@ WHY = {
     HeuristicReason.COLD_START: "no model has been trained yet",
     HeuristicReason.STALE_MODEL: "no newer model has come for too many samples",
     HeuristicReason.OUT_OF_DISTRIBUTION: "the request or the instances were unlike those the model was trained on",
-    HeuristicReason.NOT_FINITE: "the model's answer was no number",
+    HeuristicReason.NOT_FINITE: "the model's answer was not a number",
     HeuristicReason.LOSING: "the model erred by more than twice as much as the router's own formula did on the same requests",
     HeuristicReason.SHADOW: "the model is only to watch",
 }

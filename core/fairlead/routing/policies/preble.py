@@ -26,7 +26,7 @@ from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
 
 MOVES_AT_ONCE = 100
-"""Most nodes that one request's look at the balance moves: the others wait for it."""
+"""Maximum number of nodes that one request's look at the balance moves: the others wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class PrebleParameters(QueueParameters):
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """A prefix as the recent requests ended: what it added to the prefix before it, and where it was computed.
+    """A prefix of recent requests: the tokens that it adds to its parent, and the instances that computed it.
 
     Times in microseconds.
     """
@@ -58,7 +58,7 @@ class Node:
     """Prefill time of the new tokens."""
     instances: set[str] = field(default_factory=set)
     charged: dict[str, int] = field(default_factory=dict)
-    """What each instance's work was last charged for it."""
+    """Work that each instance was last charged for the prefix."""
     moved_to: set[str] = field(default_factory=set)
 
 
@@ -245,7 +245,7 @@ class Preble:
         return load is not None and load.pending_prefill_tokens > view.tokens_within(view.table.slo.ttft_seconds)
 
     def _important(self, names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-        """By instance the nodes that may move from there, each with its charge, as heaps."""
+        """Keyed by instance the nodes that may move from there, each with its charge, as heaps."""
         found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         for node in self._nodes.values():
             if node.count > 1 and node.misses and node.new_tokens > node.context_tokens:
@@ -286,7 +286,7 @@ ENTRY = PolicyEntry(
             Term(name="eviction_seconds", words="what would be evicted", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),
         ),
-        limits=(Limit(name="longest_tokens", words="most of the prompt that anybody holds", unit=Unit.TOKENS),),
+        limits=(Limit(name="longest_tokens", words="the largest part of the prompt that an instance holds", unit=Unit.TOKENS),),
         rules=(
             DecisionRule(
                 code="prefix-followed",

@@ -100,7 +100,7 @@ ENTRY = PolicyEntry(
             ),
             DecisionRule(
                 code="no-session",
-                because=f"{NAME_SHARED}, nothing else tells the conversation from others, and it had the fewest tokens waiting",
+                because=f"{NAME_SHARED}, nothing else identifies its conversation, and it had the fewest tokens waiting",
                 order=("pending_tokens",),
             ),
             DecisionRule(

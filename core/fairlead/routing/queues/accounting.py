@@ -43,10 +43,10 @@ class Suspicion:
     fault: Fault
     seconds: float
     is_probe: bool = False
-    """It was the probe of the instance's open circuit."""
+    """Whether the request was the probe of the instance's open circuit."""
     counted: bool = False
     excused: bool = False
-    """An instance that serves others failed the request alike."""
+    """Whether an instance that serves other requests failed this one in the same way."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,32 +65,32 @@ class TrackedRequest:
     """The names of sessions that it uses, until it ends."""
     decision_id: str = ""
     decided_at: float = 0.0
-    """When it got that decision."""
+    """When the request got its present decision."""
     is_elsewhere: bool = False
-    """Another router decided, which records it."""
+    """Whether another router decided, which then records the request."""
     is_offered: bool = False
-    """It counts in the load that was offered to the pool."""
+    """Whether the request counts in the load offered to the pool."""
     keeps: KeptFor | None = None
     """Why its decision will surely be kept, if that is known before it ends."""
     moved: bool = False
-    """It carried a move: of its session, or its own."""
+    """Whether the request carried a move, its session's or its own."""
     attempts: tuple[Attempt, ...] = ()
-    """The instances that failed it."""
+    """The instances that have failed the request."""
     reason: DecisionReason = DecisionReason.FALLBACK
     learn: Callable[[str, float], None] | None = None
-    """What its policy wants to know of it; see `Decision.learn`."""
+    """The policy's callback for the first token; see `Decision.learn`."""
     hit_tokens: int = 0
     miss_tokens: int = 0
     prefill_microseconds: int = 0
-    """What it is predicted to take on that instance, once its turn comes."""
+    """Predicted prefill time on that instance, without the wait."""
     answer_microseconds: int = 0
-    """What its answer is expected to take of an instance's time; known only where tenants take turns."""
+    """Expected share of an instance's time for its answer; known only where tenants share fairly."""
     late: bool = False
     """Queued, and unable to meet its TTFT target even if sent at once."""
     decode: str | None = None
     """Where it will decode, when `instance` only prefills."""
     expected: tuple[Source, str] | None = None
-    """Where its blocks are expected to be held once they are computed, and by which name."""
+    """The instance expected to hold its blocks once they are computed, and the name of the expectation."""
     transfer_from: str | None = None
     transfer_tokens: int = 0
     """Hit tokens that `instance` is to fetch from `transfer_from`."""
@@ -99,36 +99,40 @@ class TrackedRequest:
     """Time in which no instance accepted it."""
     dispatched_at: float | None = None
     queued_seconds: float | None = None
-    """How long it waited until it was sent first; what it lost at engines that failed is not in it."""
+    """Time from arrival until it was first sent; time lost at engines that failed is not included."""
     by_proxy: bool = False
-    """A proxy sent it on to its instance, nobody knows when: `dispatched_at` is when it was sent to the one before."""
+    """Whether a proxy sent it on to its instance, at an unknown time: `dispatched_at` is when it was sent to the
+    instance before.
+    """
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
-    """What its instance had decoded and prefilled when it began to decode there, or when running answers were last
-    measured; only while it is used for measuring.
+    """The instance's totals of decoded and prefilled tokens when this request began to decode, or when running
+    answers were last measured; None unless it is used for measuring.
     """
     tokens_before: int = 1
-    """Output tokens that had come by then."""
+    """Output tokens that had arrived by that time."""
     answer_began: DecodeMark | None = None
-    """What its instance had decoded and prefilled when it was sent there; only where its first token will not be
-    seen."""
+    """The instance's totals of decoded and prefilled tokens when the request was sent; only where its first
+    token will not be seen."""
     generated_tokens: int = 0
     """Output tokens known to have come."""
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
-    """Of those that it was sent to, to prefill or to decode, the ones that refused the connection, or that were passed
-    over in the last moment.
+    """Instances chosen for its prefill or decode that refused the connection or were passed over at the last
+    moment.
     """
     suspicions: tuple[Suspicion, ...] = ()
-    """How instances failed it that had it. Whose fault that was shows elsewhere."""
+    """Failures of instances that had received it. Whether the instance or the request was at fault is decided in
+    `scheduling.circuits`.
+    """
     is_at_fault: bool = False
-    """It failed alike on two instances that serve others."""
+    """Whether the request failed in the same way on two instances that serve other requests."""
     move: PendingMove | None = None
     """The move of its session that waits for it to be sent."""
     left: str = ""
     """The instance it had to leave, until it has got another."""
     migrations: list[str] = field(default_factory=list)
-    """Ids of the session migrations this request carried, whose outcome it will tell."""
+    """Ids of the session migrations that this request carries out; its outcome decides theirs."""
     reroutes: list[str] = field(default_factory=list)
     """Ids of its own re-routes."""
 
@@ -138,7 +142,7 @@ class TrackedRequest:
         return self.instance if self.decode is None else self.decode
 
     def took_its_prefill(self, now: float) -> bool:
-        """Whether it ran long enough to have been computed as predicted, and not found in a cache."""
+        """Whether its prefill ran long enough to have been computed as predicted, rather than found in a cache."""
         return self.dispatched_at is not None and now - self.dispatched_at >= self.prefill_microseconds / 2e6
 
     @property
@@ -150,7 +154,7 @@ class TrackedRequest:
 
     @property
     def work_microseconds(self) -> int:
-        """What it costs its tenant's turn."""
+        """Microseconds of work that count against its tenant's fair share."""
         return self.prefill_microseconds + self.answer_microseconds
 
 
@@ -177,7 +181,7 @@ class Accounting:
 
     @property
     def wait_seconds(self) -> float:
-        """Predicted time of all that is pending anywhere, without the late."""
+        """Predicted time of all pending prefills of the pool, without late requests."""
         return (self.pending_microseconds - self.late_microseconds) / 1e6
 
     def admit(self, tracked: TrackedRequest) -> None:
@@ -200,7 +204,7 @@ class Accounting:
         self._expect(tracked, decode)
 
     def dispatch(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """QUEUED → PREFILLING where it waits, with the hit as it is believed now."""
+        """QUEUED → PREFILLING at its instance, with the present estimate of its hit."""
         assert tracked.stage is Stage.QUEUED
         load = self.loads[tracked.instance]
         self.estimate_again(tracked, hit_tokens, now)
@@ -218,8 +222,8 @@ class Accounting:
             self.loads[tracked.transfer_from].transfers_out += 1
 
     def estimate_again(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """A queued request's prefill is as long as the hit that is believed now leaves it, and whether it can be in
-        time is open again.
+        """Predict a queued request's prefill again by its present hit, and decide again whether it can be in
+        time.
         """
         assert tracked.stage is Stage.QUEUED
         self.forget_late(tracked)
@@ -246,7 +250,7 @@ class Accounting:
             self._count_late(tracked, tracked.prefill_microseconds)
 
     def forget_late(self, tracked: TrackedRequest) -> None:
-        """Whether it can be in time is open again."""
+        """Decide again whether a late request can be in time."""
         if tracked.late:
             tracked.late = False
             self._count_late(tracked, -tracked.prefill_microseconds)

@@ -16,24 +16,24 @@ FIRST_ROWS = 8
 FIRST_ENTRIES = 4
 
 ROUNDING = 1e-3
-"""A part of a microsecond, or of a request: sums of shares that come as near to a whole one are that."""
+"""Tolerance in microseconds or requests: sums of shares this close to a whole number count as whole."""
 
 _ABLE_END, _ABLE_WORK, _ABLE_RATE, _END, _WORK, _RATE, _REQUEST_RATE = range(7)
-"""The matrices: where a tenant will stand with all its work, that work, and what it counts for by the microsecond, of
-what can be in time and of all.
+"""Names of the matrices: a tenant's served work including all that waits, the waiting work, and its weight per
+microsecond; each for the work that can still be in time and for all work.
 """
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Some requests of a tenant: how many, the predicted time of their prefills, and the work that they are."""
+    """Waiting requests of a tenant: their number, the predicted time of their prefills, and their work."""
 
     requests: int = 0
     microseconds: int = 0
     work: int = 0
 
     def count(self, tracked: TrackedRequest, times: int) -> None:
-        """One more, or with -1 one less."""
+        """Count one more request, or with -1 one fewer."""
         self.requests += times
         self.microseconds += times * tracked.prefill_microseconds
         self.work += times * tracked.work_microseconds
@@ -59,7 +59,7 @@ class Tenant:
         return self.able.requests + self.late.requests > 0
 
     def figures(self) -> tuple[float, ...]:
-        """Its entries in the matrices, as it stands now."""
+        """The tenant's entries in the matrices, by its present state."""
         able, late = self.able, self.late
         work = able.work + late.work
         self.able_end, self.end = self.served + able.work, self.served + work
@@ -84,7 +84,7 @@ class Backlogs:
         """Rows that were given back."""
 
     def take_row(self) -> int:
-        """A row in which nobody waits. There is always one more, for questions about nobody."""
+        """A free row, without waiting tenants. One more always exists for questions about no instance."""
         if self._free:
             return self._free.pop()
         self._tenants.append([])
@@ -93,13 +93,13 @@ class Backlogs:
         return len(self._tenants) - 1
 
     def give_back(self, row: int) -> None:
-        """Nobody waits there any more, for good."""
+        """Give a slot back: no request waits there, and none will."""
         self._tenants[row].clear()
         self._figures[:, row] = 0.0
         self._free.append(row)
 
     def add(self, row: int, tenant: Tenant) -> None:
-        """A tenant begins to wait; what `change` must still report of it."""
+        """Add a tenant that begins to wait; its figures follow by `change`."""
         row_tenants = self._tenants[row]
         tenant.entry = len(row_tenants)
         row_tenants.append(tenant)
@@ -107,11 +107,11 @@ class Backlogs:
             self._grow(2)
 
     def change(self, row: int, tenant: Tenant) -> None:
-        """What waits of it, or what it was served, has changed."""
+        """Update a tenant whose waiting or served work has changed."""
         self._figures[:, row, tenant.entry] = tenant.figures()
 
     def remove(self, row: int, tenant: Tenant) -> None:
-        """A tenant waits no more. The last of its row takes its place."""
+        """Remove a tenant without waiting requests. The last one of its row takes its place."""
         row_tenants, entry = self._tenants[row], tenant.entry
         last = row_tenants.pop()
         if last is not tenant:
@@ -121,13 +121,13 @@ class Backlogs:
         self._figures[:, row, len(row_tenants)] = 0.0
 
     def able_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """For the rows from `first` on: the work that can be in time and lies beyond each one's point."""
+        """For the rows from `first` on: the work that can be in time and is beyond the row's point."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[: _ABLE_RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
 
     def all_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """The same of all that waits, late or not."""
+        """The same for all waiting work, late or not."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[_END : _RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)

@@ -35,7 +35,9 @@ class _Band:
 
 
 class ClassQueues:
-    """The requests that wait for one instance, by priority. Taking costs as much as in a queue of the highest class."""
+    """The requests that wait for one instance, by priority. Taking costs the same as in a queue of the highest class
+    alone.
+    """
 
     def __init__(self, classes: PriorityClasses, build: Build) -> None:
         self._classes = classes
@@ -75,7 +77,7 @@ class ClassQueues:
         return None if band is None else self._taken(band.queue.take(now))
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`, without those found late."""
+        """Like `take`, without requests found late."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_in_time(now))
 
@@ -89,7 +91,9 @@ class ClassQueues:
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """What waits with lower priority than the request's, and of its own what its discipline says."""
+        """Waiting requests that the request overtakes: all of lower priority, and those of its own priority that the
+        discipline names.
+        """
         lower = self.lower_than(request)
         own = self._bands.get(self._classes.rank(request.priority_class))
         return lower if own is None else Overtaken(*map(add, lower, own.queue.overtaken_by(request)))

@@ -52,14 +52,14 @@ from fairlead.routing.queues.turns import Turns
 STEP_SECONDS = 0.05
 """Added to every predicted prefill: it begins when the engine's decode step in progress ends."""
 SHORT_SECONDS = 0.15
-"""Prefills of up to so long, that step included, may go before they have had their rest, until the rest of one of that
-length is owed: one by one, rests would leave gaps between short prefills."""
+"""Prefills of up to this length, the step included, may start before their rest is over, until the rests owed add up
+to that of one such prefill: rests taken one by one would leave gaps between short prefills."""
 MARGIN = 0.02
 """Share of the target kept as a margin."""
 
 
 RESERVE = 0.25
-"""Share of the target that rests leave alone while there is time: the next request may come before this one is done."""
+"""Share of the TTFT target that rests must leave free: the next request may arrive before the present one is done."""
 
 NEXT_LOOK_SECONDS = 0.05
 """A queue is looked at again within this time."""
@@ -98,15 +98,17 @@ class DeadlineQueue:
         """Requests that can still be in time."""
         self._late = LateByLength()
         self._first_late: TrackedRequest | None = None
-        """The late one to be sent next, once it was looked for since something changed."""
+        """The late request to send next, cached until something changes."""
         self._earned = 0.0
         """Seconds that late requests may take from the others."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
-        """Heap of (when it becomes late at the pace of then, place, request) of the able, also of some that left."""
+        """Heap of (time at which it becomes late at the pace when added, place, request) of the requests in `_able`,
+        and of some that have left.
+        """
         self._added = 0
         self._pace_then = load.prefill_pace
         self._nothing_until = -inf
-        """Nothing planned goes before, unless another request comes."""
+        """No planned request may be sent before this time, unless another request arrives."""
 
     def __len__(self) -> int:
         return len(self._late.requests) + len(self._able)
@@ -181,14 +183,14 @@ class DeadlineQueue:
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`, but only one that can still be in time, and may go right behind what is in flight."""
+        """Like `take`, but only a request that can still be in time and may be sent right behind those in flight."""
         self.find_late(now)
         planned, _ = self._plan(now)
         return self._take_planned(planned, now, beside=True) if planned else None
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """The request to send where nothing is computed and `take` sends nothing: a rest is for nobody there, and what
-        is late is so by estimates only.
+        """The request to send to an idle instance where `take` returns none: no decode needs a rest there, and
+        lateness is only an estimate.
         """
         self.find_late(now)
         planned, _ = self._plan(now)
@@ -205,11 +207,13 @@ class DeadlineQueue:
         return [*(one.tracked for one in (*planned, *left_out)), *self._late.by_length()]
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Nothing: all are of one priority."""
+        """Nothing: all requests have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Waiting work of other tenants beyond the request's turn. Of one tenant each may go before any other."""
+        """Waiting work of other tenants behind the request by fair share. Requests of one tenant may be sent in any
+        order.
+        """
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _shortest_late(self) -> TrackedRequest | None:
@@ -307,16 +311,17 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""The weight of a prefill of the usual length in the present pace, and in that of the instance."""
+"""Weights of a prefill of usual length: in the instance's present pace, and in its lasting pace."""
 FASTEST, SLOWEST = 0.001, 1000.0
 """The least and the largest pace."""
 MOST_TIMES = 4.0
-"""A prefill counts as at most so many times as long as the pace says, or as short. One odd prefill says little so, and
-many alike still bring the pace to any factor: to ten within nine."""
+"""A prefill counts as at most this many times longer or shorter than the pace says. So one odd prefill has little
+effect, while many alike still bring the pace to any factor: to ten within nine."""
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125
-"""What a prefill that took longer counts for against one that took less, where several routers send to the instance."""
+"""The weight of a prefill slower than predicted relative to a faster one, where several routers send to the instance.
+"""
 
 
 def next_pace(

@@ -19,7 +19,8 @@ _SLACK = 64
 """Left entries that the heaps may hold beside as many as there are requests."""
 
 Standing = tuple[int, float, int]
-"""How a request stands to those of other queues, the least first: whether its rank counts, its rank, when it came."""
+"""A request's sort key among the queues' first requests, lowest first: whether its rank counts, the rank, the arrival.
+"""
 
 
 class InstanceQueue:
@@ -76,7 +77,7 @@ class InstanceQueue:
         return tracked
 
     def first(self, now: float) -> tuple[Standing, TrackedRequest]:
-        """The request to send next, which there must be, and how it stands to the first of other queues."""
+        """The request to send next (the queue must not be empty), with its sort key among other queues."""
         place, oldest = next(iter(self._entries.values()))
         if self._discipline == "fifo" or (self._discipline == "longest_hit" and now - oldest.waiting_since >= self._age_bound):
             return (0, 0.0, place), oldest
@@ -130,11 +131,11 @@ class InstanceQueue:
         return [tracked for _, tracked in (*first, *rest)]
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Nothing: all are of one priority."""
+        """Nothing: all requests have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Nobody: in one class, each may go before any other."""
+        """Nothing: within one class, requests may be sent in any order."""
         return NOBODY
 
     def _waits(self, place: int, request_id: str) -> bool:

@@ -9,7 +9,7 @@ SPARE_ENTRIES = 64
 
 
 def shortness(tracked: TrackedRequest) -> tuple[int, float]:
-    """What the shortest is the least of; of equal ones it is the one that came first."""
+    """Sort key for the shortest request; among equals, the first to arrive."""
     return (tracked.prefill_microseconds, tracked.request.arrived_at)
 
 
@@ -18,7 +18,7 @@ class LateByLength:
 
     def __init__(self) -> None:
         self.requests: dict[str, TrackedRequest] = {}
-        """By id. Read only."""
+        """Keyed by id. Read only."""
         self._heaps: dict[str, list[tuple[int, float, str]]] = {}
         """Tenant → heap of its requests, and of some that left."""
         self._entries = 0
@@ -42,7 +42,7 @@ class LateByLength:
         return self.requests.pop(request_id, None)
 
     def shortest(self, tenants: Iterable[str] | None = None) -> TrackedRequest | None:
-        """The shortest, of all or of these tenants."""
+        """The shortest late request, of all tenants or of these."""
         if not self.requests:
             return None
         found = [late for tenant in tuple(self._heaps if tenants is None else tenants) if (late := self._shortest_of(tenant)) is not None]

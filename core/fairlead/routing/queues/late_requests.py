@@ -15,11 +15,12 @@ from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.tables import RoutingTable
 
 WEIGHT = 0.02
-"""What one request counts for in the shares of those that were late of late."""
+"""The weight of one request in the smoothed shares of late requests."""
 MORE = 0.02
-"""By so much more of the answers than of the first tokens must be late before rests are kept for that."""
+"""Rests are kept for decodes only when the share of late answers exceeds that of late first tokens by this much."""
 LATE_AMONG_OTHERS = 0.05
-"""While so large a part of first tokens is late, a router among others takes the pool to have no time to spare."""
+"""While this share of first tokens or more is late, one of several routers assumes that the pool has no time to spare.
+"""
 
 
 class LateRequests:
@@ -35,21 +36,21 @@ class LateRequests:
 
     @property
     def spare_answers(self) -> bool:
-        """Whether more answers are seen to lose their pace than first tokens are late: then nothing is won by giving
-        prefills the time of decodes.
+        """Whether more answers miss their TPOT target than first tokens are late: then giving decodes' time to
+        prefills gains nothing.
         """
         return self._answers > self._first_tokens + MORE
 
     def saw_first_token(self, *, late: bool) -> None:
-        """A first token came of a request that had not been found late before it was sent."""
+        """Record the first token of a request that was not late when it was sent."""
         self._first_tokens += WEIGHT * (late - self._first_tokens)
 
     def saw_answer(self, *, late: bool) -> None:
-        """An answer ended: whether it had missed the TPOT target."""
+        """Record whether a finished answer missed the TPOT target."""
         self._answers += WEIGHT * (late - self._answers)
 
     def found(self, tracked: TrackedRequest, *, refuse: bool) -> None:
-        """A queued request has become late, or is as it comes."""
+        """Record a request that became late in its queue, or was late on arrival."""
         if not tracked.late:
             self.saw_first_token(late=True)
         self._accounting.find_late(tracked)

@@ -4,7 +4,7 @@ from fairlead.reports.moves import MoveCause
 from fairlead.values import value
 
 Ttfts = tuple[float | None, float]
-"""Predicted for staying (None where nothing could be) and for moving."""
+"""Predicted TTFTs in seconds: for staying (None if unpredictable) and for moving."""
 
 
 @value

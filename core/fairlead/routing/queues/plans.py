@@ -54,7 +54,7 @@ def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Pl
 
 
 def slack(planned: Sequence[Planned], at: float) -> float:
-    """How long all can wait and still be in time."""
+    """Seconds that all planned requests can wait and still be in time."""
     least = inf
     for one in planned:
         at += one.seconds
@@ -75,8 +75,8 @@ def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
 
 
 def water_level(tenants: Sequence[tuple[int, int]], work: float) -> float:
-    """Up to where all are served when so much work is given to the least served first; `tenants` in order of served
-    work, each with what it has.
+    """The level of service that all reach when this much work goes to the least served first; `tenants` in order of
+    served work, each with its own.
     """
     steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
     at, rate = float(steps[0][0]), 0

@@ -27,7 +27,7 @@ class Queue(Protocol):
         """Remove and return the request to send next; None if none should go now."""
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`, without those found late."""
+        """Like `take`, without requests found late."""
 
     def take_any(self, now: float) -> TrackedRequest | None:
         """Remove and return what an instance should compute that has nothing to do; None only when nothing waits."""

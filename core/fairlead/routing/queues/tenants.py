@@ -84,12 +84,12 @@ class TenantQueues:
         return found
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Nothing: all are of one priority."""
+        """Nothing: all requests have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Waiting work of other tenants beyond the request's turn. Within one tenant each request may go before any
-        other.
+        """Waiting work of other tenants behind the request by fair share. Requests of one tenant may be sent in any
+        order.
         """
         return self._turns.overtaken_by(request.tenant)
 

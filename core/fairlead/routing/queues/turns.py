@@ -23,9 +23,12 @@ from fairlead.routing.queues.backlogs import Backlogs, Tenant
 from fairlead.routing.queues.plans import water_level
 
 CREDIT_TARGETS = 4.0
-"""What a tenant saves up, in TTFT targets of work; see docs/priorities.md for what it was measured by."""
+"""Credit that a tenant without requests can save up, in TTFT targets of work; docs/priorities.md says how it was
+chosen.
+"""
 MOST_AWAY = 1024
-"""Tenants without a waiting request that are remembered at an instance; beyond, the one that left first is not."""
+"""Maximum number of tenants without a waiting request that an instance remembers; the one that left first is dropped.
+"""
 
 
 class Tenants:
@@ -50,12 +53,12 @@ class Tenants:
         return found
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, and nothing waits for it."""
+        """Forget an instance that is gone; nothing waits for it."""
         for found in self._ranks.values():
             found.forget(instance)
 
     def count(self, tenant: str, change: int) -> None:
-        """So many more of this tenant wait."""
+        """Count further waiting requests of this tenant."""
         left = self._requests.get(tenant, 0) + change
         if left:
             self._requests[tenant] = left
@@ -76,7 +79,7 @@ class RankTurns:
         self._backlogs = Backlogs()
         self._by_instance: dict[str, Turns] = {}
         self._by_row: list[Turns] = []
-        """Also the last turns of rows that were given back, where nobody waits."""
+        """Turns by row, including those of free rows, where no tenant waits."""
         self._asked: Sequence[str] = ()
         """The instances that were asked of last, and their rows."""
         self._asked_rows: IntVector = np.zeros(0, dtype=np.int64)
@@ -91,7 +94,7 @@ class RankTurns:
         return found
 
     def forget(self, instance: str) -> None:
-        """The instance is gone, and nothing waits for it."""
+        """Forget an instance that is gone; nothing waits for it."""
         found = self._by_instance.pop(instance, None)
         if found is not None:
             self._backlogs.give_back(found.row)
@@ -120,7 +123,7 @@ class RankTurns:
         return self._asked_rows
 
     def _points(self, tenant: str) -> tuple[list[float], list[float]]:
-        """By row, `Turns.points` of a tenant; then those of the row behind all, in which nobody ever waits."""
+        """Keyed by row, `Turns.points` of a tenant; then those of the row behind all, in which nobody ever waits."""
         able: list[float] = []
         everything: list[float] = []
         for turns in self._by_row:  # written out, as each request comes through here for each instance
@@ -148,16 +151,18 @@ class Turns:
         self._everywhere = everywhere
         self._backlogs = backlogs
         self.row = backlogs.take_row()
-        """Its place in the backlogs."""
+        """The queue's row in the backlogs."""
         self._credit = credit
         self.waiting: dict[str, Tenant] = {}
         """Read only."""
         self.away: dict[str, int] = {}
-        """Served work of those that wait for nothing and are ahead; the one that left first comes first. Read only."""
+        """Served work of tenants that are ahead and have no waiting requests; the first to leave comes first. Read
+        only.
+        """
         self.least_standing = 0
-        """The served work with which a tenant begins to wait that has not had more."""
+        """The least served work with which a tenant starts to wait."""
         self._virtual_time: int | None = None
-        """None before anybody came: the first has no credit, as there is nobody to be behind."""
+        """None before the first request: its tenant gets no credit, as no other tenant is ahead."""
 
     @property
     def are_shared(self) -> bool:
@@ -165,7 +170,7 @@ class Turns:
         return len(self.waiting) > 1
 
     def waits(self, tracked: TrackedRequest) -> None:
-        """One more request waits."""
+        """Count a further waiting request."""
         name = tracked.request.tenant
         tenant = self.waiting.get(name)
         if tenant is None:
@@ -185,7 +190,7 @@ class Turns:
         self._backlogs.change(self.row, tenant)
 
     def leaves(self, tracked: TrackedRequest, *, late: bool) -> None:
-        """A request waits no more, and was not sent."""
+        """A request has left the queue without being sent."""
         name = tracked.request.tenant
         tenant = self.waiting[name]
         (tenant.late if late else tenant.able).count(tracked, -1)
@@ -217,20 +222,22 @@ class Turns:
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
-        """Whether its tenant will have had no more than the least served of late, also with this request."""
+        """Whether the request's tenant, including this request, will have had no more than the least served tenant with
+        late requests.
+        """
         return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
-        """Whether all that wait and can be in time have had as much as its tenant would have had with this request, and
-        its credit.
+        """Whether every tenant with requests that can be in time has had at least as much as this tenant would have
+        with the request, less its credit.
         """
         tenant = self.waiting[tracked.request.tenant]
         others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]
         return bool(others) and tenant.served + tracked.work_microseconds + self._credit <= min(others)
 
     def budgets(self, part: float) -> dict[str, float]:
-        """The work that each tenant may have sent when there is room for this part of all that can be in time: as far
-        as brings all equally far, and none of it lies idle (water filling). It can be more than what a tenant has.
+        """The work that each tenant may send when there is room for this share of all work that can be in time:
+        served work is levelled and no room stays unused (water filling). A tenant's budget can exceed its waiting work.
         """
         tenants = sorted((tenant.served, tenant.able.work, name) for name, tenant in self.waiting.items() if tenant.able.requests)
         level = water_level([(served, work) for served, work, _ in tenants], part * sum(work for _, work, _ in tenants))
@@ -241,8 +248,8 @@ class Turns:
         return self.waiting[tenant].served
 
     def overtaken_by(self, name: str) -> Overtaken:
-        """What waits of others and would be sent after a request of this tenant if that came now: as far as they would
-        then have had more than it.
+        """Waiting work of other tenants that would be sent after a new request of this tenant: the part by which they
+        would then have had more than it.
         """
         able_point, point = self.points(name)
         everything = int(self._backlogs.all_beyond(np.array([point]), self.row)[0])
@@ -250,8 +257,8 @@ class Turns:
         return Overtaken(self._backlogs.requests_beyond(point, self.row), everything, everything - able)
 
     def points(self, name: str) -> tuple[float, float]:
-        """Where a request of this tenant would stand if it came now: after those of its own that can be in time, and
-        after all of its own.
+        """The two positions that a request of this tenant would get now: behind the tenant's requests that can be in
+        time, and behind all of them.
         """
         own = self.waiting.get(name)
         if own is None:

@@ -21,7 +21,7 @@ from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Asking:
-    """The part of a front. `decider` is None while this router decides for itself."""
+    """What a front does: it asks another router. `decider` is None while this router decides for itself."""
 
     def __init__(self, state: SchedulerState, waiting: Waiting, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state
@@ -63,7 +63,7 @@ class Asking:
             self._waiting.place_new(tracked, now)
 
     def tell(self, word: Word, now: float) -> None:
-        """Tell the decider, if there is one."""
+        """Send a message to the decider, if there is one."""
         if self.decider is not None:
             self.decider.tell(word, now)
 

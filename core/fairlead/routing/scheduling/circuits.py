@@ -1,7 +1,7 @@
 """Circuits: instances that fail are not chosen for a while, and what waits for them is placed elsewhere.
 
-A failure speaks of the instance, or of the request. What refused the connection had no request to fail on. Any other
-failure is a *suspicion* until it is known how the request fares elsewhere:
+A failure speaks of the instance, or of the request. An engine that refused the connection had received no request. Any
+other failure is a *suspicion* until it is known how the request fares elsewhere:
 
 - another instance serves it, or has had it for longer than it took to fail: the failure counts against the instance;
 - another instance fails it alike: it speaks of the request, and no failure counts. Unless it lost the connection, the
@@ -32,7 +32,9 @@ from fairlead.targets import instance_of, rank_of
 HEARD_SECONDS = 5.0
 """An engine whose last answer is younger is alive; routers ask it once a second."""
 PROOF_SECONDS = 1.0
-"""For so long, and for twice as long as it took to fail, must a request run elsewhere before its failure counts."""
+"""A failed request must run elsewhere for this many seconds, and for twice as long as it took to fail, before the
+failure counts.
+"""
 
 
 class Circuits:
@@ -44,13 +46,13 @@ class Circuits:
         self._open_cases: dict[str, TrackedRequest] = {}
         """Requests in flight that some instance is suspected for, by id."""
         self._counted: Counter[str] = Counter()
-        """By instance, the failures that count against it and whose request is not over."""
+        """Keyed by instance, the failures that count against it and whose request is not over."""
 
     # ── what speaks against an instance ──
 
     def failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """It failed, at a request if that is named. A refusal of a request that is in flight no more says nothing: no
-        other instance can contradict it.
+        """Record a failure of the instance, at the given request if any. A refusal of a request that is no longer in
+        flight does not count: no other instance can contradict it.
 
         When the circuit opens, queued requests leave; the next outcomes taken tell where to.
         """
@@ -103,7 +105,7 @@ class Circuits:
         return circuit is None or circuit.failures <= self._counted[instance]
 
     def discrepancies(self) -> tuple[str, ...]:
-        """In words, what of `_is_witness`'s counts differs from a fresh count; always empty unless there is a bug."""
+        """Differences between the counts of `_is_witness` and a fresh count, in words; empty unless there is a bug."""
         cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
         fresh = Counter(one.instance for one in cases if one.counted)
         return () if fresh == self._counted else (f"failures that may be excused: {dict(self._counted)}, counted afresh {dict(fresh)}",)
@@ -144,8 +146,8 @@ class Circuits:
         return sum(one.prefilling + one.decoding for one in self._state.loads_of(load.entry.id))
 
     def stalled(self, load: InstanceLoad, now: float, *, stalled: bool) -> None:
-        """Its engine, or this rank of it, has work and makes no progress, or does again: that is seen, and needs no
-        failures in a row.
+        """The engine, or this rank of it, has work and makes no progress, or makes progress again. This is
+        observed, so it needs no consecutive failures.
         """
         state, instance = self._state, load.entry.id
         state.view.now = now
@@ -171,8 +173,8 @@ class Circuits:
         return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
-        """What time shows: of each request that failed somewhere, whether it has run elsewhere for long enough, or has
-        ended without an answer.
+        """Decide by the time passed, for each request that failed somewhere, whether it has run elsewhere for long
+        enough or has ended without an answer.
         """
         for request_id, tracked in tuple(self._open_cases.items()):
             is_over = self._state.requests.get(request_id) is not tracked
@@ -185,15 +187,15 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """Its client went away. A client that hangs up after one instance failed, before another could fail too, must
-        not make every such failure the instance's.
+        """The client went away. If clients hang up after one instance failed and before another could, such failures
+        must not all count against the instance.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)
         self.forget(tracked)
 
     def forget(self, tracked: TrackedRequest) -> None:
-        """How it fared speaks neither for nor against an instance any more; what counts already stays so."""
+        """The request's outcome no longer counts for or against an instance; what was counted stays."""
         self._close(tracked.suspicions)
         tracked.suspicions = ()
 
@@ -220,7 +222,7 @@ class Circuits:
     # ── what speaks for an instance ──
 
     def worked(self, instance: str) -> None:
-        """It answered: its circuit closes."""
+        """The instance answered: its circuit closes."""
         state = self._state
         if state.suspected:
             state.suspected.difference_update(state.targets_of(instance))
@@ -230,7 +232,7 @@ class Circuits:
             state.sync_circuit(instance, circuit)
 
     def lives(self, instance: str) -> None:
-        """More of an answer came."""
+        """A further piece of an answer arrived."""
         circuit = self._state.circuit(instance)
         if circuit is not None:
             circuit.lives()

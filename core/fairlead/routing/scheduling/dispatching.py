@@ -18,10 +18,12 @@ from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetche
 from fairlead.routing.scheduling.state import SchedulerState
 
 LOOK_AGAIN_SECONDS = 0.1
-"""How soon it is asked again whether an engine has begun with a request."""
+"""Seconds between two checks whether an engine has begun with a request."""
 LEAST_PREFILL_SECONDS = 0.01
 LONGEST_DOUBT_SECONDS = 10.0
-"""An engine that says for longer, besides the largest error of a prediction, that it does not begin is not believed."""
+"""Seconds after which, beyond the largest error of a prediction, an engine that still reports a request as not begun is
+no longer believed.
+"""
 
 
 class Dispatching:
@@ -169,9 +171,9 @@ class Dispatching:
             state.prefixes.insert(tracked.instance, tracked.request.blocks)
 
     def finish_unseen_prefills(self, now: float) -> None:
-        """Take prefills as over whose first token nobody can see and whose predicted time has passed, unless their
-        engine says that it has not begun with them. As long as no speed was seen they are taken as over once it says
-        that it has: a declared speed keeps nothing waiting beside an idle engine.
+        """Treat prefills as finished whose first token cannot be seen and whose predicted time has passed, unless
+        their engine reports that it has not begun with them. As long as no speed was seen they are taken as over once
+        it says that it has: a declared speed keeps nothing waiting beside an idle engine.
         """
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:

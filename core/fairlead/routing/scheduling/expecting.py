@@ -19,7 +19,7 @@ class Expecting:
         self._caches = caches
         self.seconds = seconds
         self._computed: deque[tuple[float, Source, tuple[int, ...], str]] = deque()
-        """Until when what was computed is expected still."""
+        """When computed blocks stop being expected, in seconds of the scheduler's clock."""
 
     @property
     def is_on(self) -> bool:
@@ -27,7 +27,7 @@ class Expecting:
         return self.seconds > 0
 
     def sent(self, tracked: TrackedRequest) -> None:
-        """The request was sent where it is to be computed."""
+        """The request was sent to the instance that computes it."""
         keys = tracked.request.engine_blocks
         source = self._caches.heard.get(tracked.instance) if keys and self.is_on else None
         if source is not None:
@@ -43,7 +43,7 @@ class Expecting:
             tracked.expected = None
 
     def taken_back(self, tracked: TrackedRequest) -> None:
-        """It will not be computed there, if it was not yet."""
+        """The request leaves the instance; if its prompt is not computed yet, it never will be there."""
         if tracked.expected is not None:
             source, name = tracked.expected
             self._caches.index.no_longer_expect(source, tracked.request.engine_blocks, name)

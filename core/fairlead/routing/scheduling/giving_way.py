@@ -1,4 +1,4 @@
-"""Giving way: whose held requests leave for one that there is no room for, where tenants share fairly."""
+"""Giving way: which held requests leave to make room for a new one, where tenants share fairly."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ def in_requests(_: RoutingRequest) -> int:
 
 
 def in_bytes(request: RoutingRequest) -> int:
-    """What its body takes of memory."""
+    """The bytes of memory that its body takes."""
     return request.body_bytes
 
 
@@ -33,7 +33,9 @@ class GivingWay:
             self._by_tenant[tracked.request.tenant].append(tracked)
 
     def freeing(self, lacking: int, size: Size) -> list[TrackedRequest] | None:
-        """Those that have to leave to free as much; None when all who may do not free it. A later call names others."""
+        """Requests that have to leave to free this much memory; None when all that may leave do not free enough. A
+        later call names others.
+        """
         most = [(-sum(size(one.request) for one in held), tenant) for tenant, held in self._by_tenant.items()]
         own = size(self._request) - sum(has for has, tenant in most if tenant == self._request.tenant)
         heapify(most)

@@ -17,7 +17,7 @@ from fairlead.routing.scheduling.table_changes import count_unlisted
 
 
 class Guests:
-    """The part of a decider that knows whose each request is."""
+    """Knows for a deciding router which router each request came from."""
 
     def __init__(self, state: SchedulerState, circuits: Circuits, retrying: Retrying, outcomes: Outcomes) -> None:
         self._state = state
@@ -49,14 +49,14 @@ class Guests:
                 self._forget(tracked, now)
 
     def admit(self, request_id: str, front: Front) -> bool:
-        """Take a request of a front in; False when that has left, or the id is in flight."""
+        """Take in a front's request; False when the front has left, or the id is in flight."""
         if front not in self._fronts or request_id in self._state.requests:
             return False
         self._state.guests[request_id] = front
         return True
 
     def is_of(self, request_id: str, front: Front) -> bool:
-        """Whether the request is known as the front's."""
+        """Whether the request is known to come from this front."""
         return self._state.guests.get(request_id) is front
 
     def end(self, request_id: str) -> None:
@@ -64,7 +64,7 @@ class Guests:
         self._state.guests.pop(request_id, None)
 
     def adopt(self, word: UnderWay, front: Front) -> None:
-        """Count what a front sent before it asked, also at an instance that no table here names."""
+        """Count requests that a front sent before it began to ask, also at an instance that is not in a table here."""
         state = self._state
         if not self.admit(word.request.id, front):
             return

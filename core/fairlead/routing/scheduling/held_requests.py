@@ -37,8 +37,8 @@ class HeldRequests:
         return not any(self._lacking(request, table, classes))
 
     def giving_way(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> list[TrackedRequest]:
-        """Where tenants share fairly, who of its class leaves for a request that there is no room for; nobody when
-        there would still be none.
+        """Where tenants share fairly, the requests of its class that leave to make room for a request; empty when
+        that would not suffice.
         """
         requests, body_bytes = self._lacking(request, table, classes)
         held, size = (self._bytes_by_tenant, request.body_bytes) if body_bytes else (self._by_tenant, 1)
@@ -60,11 +60,11 @@ class HeldRequests:
         return max(0, floor(before - most) + 1), max(0, ceil(bytes_over))
 
     def by_priority(self, classes: PriorityClasses) -> list[TrackedRequest]:
-        """The highest priority first, of each the one that is held longest first."""
+        """Held requests, highest priority first and, within a priority, longest held first."""
         return sorted(self._requests.values(), key=lambda tracked: classes.rank(tracked.request.priority_class))
 
     def longest_seconds(self, table: RoutingTable) -> float:
-        """For how long a request is held."""
+        """Maximum seconds for which a request is held."""
         return table.holding.hold_for_seconds if table.outlook is Outlook.COMING else self._settings.no_instances_ttl_seconds
 
     def add(self, tracked: TrackedRequest, now: float) -> None:
@@ -80,7 +80,7 @@ class HeldRequests:
             self._prompt_tokens += tracked.request.prompt_tokens
 
     def remove(self, tracked: TrackedRequest, now: float) -> None:
-        """Hold a request no longer; nothing changes for one that is not held."""
+        """Stop holding a request; nothing changes for one that is not held."""
         if self._requests.pop(tracked.request.id, None) is not None:
             tracked.held_seconds += max(0.0, now - tracked.waiting_since)
             self._by_class[tracked.request.priority_class] -= 1
@@ -93,7 +93,7 @@ class HeldRequests:
             self._prompt_tokens -= tracked.request.prompt_tokens
 
     def overdue(self, table: RoutingTable, now: float) -> Iterator[TrackedRequest]:
-        """Those held for longer than allowed."""
+        """Requests held for longer than allowed."""
         longest = self.longest_seconds(table)
         for tracked in self:
             if now - tracked.waiting_since < longest:

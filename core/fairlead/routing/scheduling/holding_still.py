@@ -15,8 +15,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 def at_home(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None = None
 ) -> Decision:
-    """The decision for a session's home in place of the policy's own for another instance, by `rule`; with the TTFTs
-    predicted for staying and going where those are compared.
+    """Replaces the policy's decision for another instance by one for the session's home, by `rule`; with the TTFTs
+    predicted for staying and moving where those are compared.
 
     The policy's choice is recorded as passed over, and takes the request, without the session, when the home's queue is
     full. Where it was compared, the request may still be moved there while it waits.

@@ -50,7 +50,7 @@ def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
 
 
 def _report(state: SchedulerState, name: str, now: float) -> None:
-    """The name is no session's any more, whatever was bound by it."""
+    """The name no longer identifies a session, whatever was bound by it."""
     change = state.bindings.give_up(name, now)
     if change is not None:
         state.recorder.bound(change)

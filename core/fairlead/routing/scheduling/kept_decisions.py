@@ -25,17 +25,19 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead.targets import instance_of, rank_of
 
 KEPT_PER_MINUTE = 600.0
-"""Most decisions of one pool that a router keeps because of how their requests ended."""
+"""Maximum number of decisions of one pool a minute that a router keeps because of how their requests ended."""
 ASKED_PER_MINUTE = 600.0
-"""Most that it keeps because they were asked for."""
+"""Maximum number a minute that it keeps on request."""
 WEIGHED_PER_MINUTE = 600.0
-"""Decisions whose candidates are noted though nothing speaks for keeping them."""
+"""Maximum number a minute whose candidates are noted although they are unlikely to be kept."""
 AT_RISK_PER_MINUTE = 1800.0
-"""Those beyond whose request may be late, or that come soon after one that was, or that failed."""
+"""Maximum number a minute of noted decisions whose request may be late, or follows soon after a late or failed
+one.
+"""
 TROUBLED_SECONDS = 10.0
-"""For so long after a request that is always kept, others are taken to be at risk too."""
+"""For this many seconds after a request that is always kept, others count as at risk too."""
 MOST_NOTED = 10_000
-"""Decisions of requests in flight whose candidates are noted at a time."""
+"""Maximum number of decisions of requests in flight whose candidates are noted at a time."""
 
 
 class End(NamedTuple):
@@ -58,7 +60,7 @@ class KeptDecisions:
         self._noted: dict[str, DecisionRecord] = {}
         self._kept: list[DecisionRecord] = []
         self._ended: Counter[KeptFor] = Counter()
-        """Requests since the last row of their reason was taken."""
+        """Number of ended requests by reason, since a row of that reason was last taken."""
         self._always = RateLimit(KEPT_PER_MINUTE, 0.0)
         self._asked = RateLimit(ASKED_PER_MINUTE, 0.0)
         self._weighed = RateLimit(WEIGHED_PER_MINUTE, 0.0)
@@ -134,7 +136,9 @@ class KeptDecisions:
         return tuple(replace(record, sample_rate=rates[record.kept]) for record in taken)
 
     def take_unkept(self) -> int:
-        """Decisions not kept since the last take though their requests ended in a way for which they are."""
+        """Number of decisions since the last take that should have been kept for how their requests ended, but exceeded
+        the limit.
+        """
         unkept, self._unkept = self._unkept, 0
         return unkept
 

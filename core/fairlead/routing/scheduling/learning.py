@@ -9,21 +9,21 @@ from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_O
 from fairlead.routing.scheduling.state import SchedulerState
 
 FORGET_SECONDS = 10.0
-"""How often it is looked for what is too old."""
+"""Seconds between two checks for figures that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance is taken to have the table's speed again: what held it up may be
-over, and an instance that is never chosen could not show that.
+"""Seconds without a prefill after which an instance is assumed to have the table's speed again: the cause of its
+slowness may be over, and an instance that is never chosen could not show that.
 """
 
 MUCH = 1.25
-"""By what factor the predicted speed has to change for what waits to be predicted again."""
+"""Factor by which the predicted speed has to change before waiting requests are predicted again."""
 
 TELLING_TOKENS = 16
-"""The shortest answer, or part of a running one, in tokens, whose pace is measured."""
+"""Tokens of the shortest answer, or part of a running answer, whose pace is measured."""
 
 
 def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
-    """A prefill is over, or taken to be: what its instance computed for it held up what decodes there."""
+    """A prefill is over, or assumed to be: its computation delayed the decodes of its instance."""
     history, times = state.loads[tracked.instance].history, state.prefill_times
     history.prefilled_tokens += tracked.miss_tokens
     history.prefill_seconds += times.seconds(tracked.request.prompt_tokens, tracked.hit_tokens) * times.speeds.computing_share
@@ -148,7 +148,7 @@ def _predict_again(state: SchedulerState, times: float, now: float) -> None:
 
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float, tokens: int = 1) -> None:
-    """Mark what the instance has done until now, when so many `tokens` of this request have come."""
+    """Mark what the instance has done until now, when `tokens` of this request's answer have arrived."""
     if state.learns_decoding:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
@@ -205,7 +205,7 @@ def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def recall_engines(state: SchedulerState, memory: EngineMemory | None, now: float) -> None:
-    """Let what was observed before, and holds for the table in force, stand in for what is not measured here yet."""
+    """Use earlier observations that hold for the present table until the figures are measured here."""
     before = state.prefill_times.speed
     state.prefill_times.recall(UNKNOWN if memory is None else memory.known.prefill_tokens_per_second, now)
     if state.prefill_times.speed != before:
@@ -218,7 +218,7 @@ def recall_engines(state: SchedulerState, memory: EngineMemory | None, now: floa
 
 
 def forget_older(state: SchedulerState, now: float) -> None:
-    """Let go of what was learned too long ago, so that nothing wrong lasts where nobody asks any more."""
+    """Forget what was learned too long ago, so that no wrong figure lasts in a pool without requests."""
     before = state.prefill_times.speed
     state.prefill_times.forget_older(now)
     if state.prefill_times.speed != before:

@@ -12,7 +12,7 @@ from fairlead.tables import PoolKey, SloFacts
 from fairlead.targets import instance_of, rank_of
 
 LATENCIES_PER_SECOND = 64
-"""Latencies kept per instance and second; of more, a uniform sample."""
+"""Maximum number of latencies kept per instance and second; beyond it, a uniform sample."""
 
 
 @dataclass(slots=True)
@@ -81,13 +81,13 @@ class LoadSeconds:
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
         self._prefilling_since: dict[str, float] = {}
-        """When each instance that prefills was looked at last."""
+        """When each instance that prefills was last sampled."""
         self._arrivals: dict[int, tuple[int, int, int]] = {}
         """Requests, prompt tokens and their squares by second."""
         self.dropped = 0
 
     def pause(self) -> None:
-        """Somebody else collects what instances do; only arrivals are collected here."""
+        """Another router collects what instances do; only arrivals are collected here."""
         for instance in tuple(self._running):
             self._finish(instance, self._running.pop(instance))
         self._prefilling_since.clear()
@@ -98,7 +98,7 @@ class LoadSeconds:
         self._kept = self._wanted
 
     def arrived(self, prompt_tokens: int, now: float) -> None:
-        """A request came for the pool, whatever will become of it."""
+        """Count a request that arrived for the pool, whatever its outcome."""
         if not self._wanted:
             return
         second = int(now)
@@ -121,12 +121,12 @@ class LoadSeconds:
             second.ttft_within_slo += ttft_seconds < target_seconds
 
     def prefilled(self, load: InstanceLoad, now: float, tokens: int) -> None:
-        """So many uncached tokens of a prompt were computed on the instance."""
+        """Count the uncached tokens of a prompt that the instance computed."""
         if self._kept:
             self._current(load, now).prefilled_tokens += tokens
 
     def generated(self, load: InstanceLoad, now: float, tokens: int) -> None:
-        """So many more output tokens came from the instance."""
+        """Count further output tokens of the instance."""
         if self._kept:
             self._current(load, now).generated_tokens += tokens
 

@@ -21,7 +21,7 @@ from fairlead.targets import instance_of, is_part, rank_of
 
 
 class MoveFacts(TypedDict):
-    """What both sorts of move are recorded with; see `fairlead.reports.moves.Move`."""
+    """Fields that both kinds of move record; see `fairlead.reports.moves.Move`."""
 
     id: str
     pool: PoolKey
@@ -52,8 +52,8 @@ class Moving:
         self._state = state
 
     def settle(self, tracked: TrackedRequest, session: str | None, instance: str, now: float) -> None:
-        """Make `instance` the home of the request's session if the policy keeps homes and it has none; one that it has
-        is kept.
+        """Make `instance` the home of the request's session if the policy keeps homes and the session has none; an
+        existing home is kept.
         """
         state = self._state
         if session is None or state.policy.keeps_homes is None or state.names.is_shared(session, now):
@@ -69,9 +69,8 @@ class Moving:
             tracked.migrations.append(asked)
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
-        """Make `instance` the home of the request's session if the policy keeps homes, and the one it has need not be
-        kept; True when an earlier home was left for it, for the reason that `leave` gives when it is asked with that
-        home.
+        """Make `instance` the home of the request's session if the policy keeps homes and the present home need not
+        stay. True when an earlier home was left; `leave`, called with that home, gives the reason.
         """
         state = self._state
         if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):
@@ -139,7 +138,7 @@ class Moving:
         return False
 
     def forced(self, home: str) -> Departure:
-        """Why a home is left that cannot be kept."""
+        """Why a home has to be left; None while it can be kept."""
         return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
@@ -166,7 +165,7 @@ class Moving:
 
     def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
         """Ask the policy which queued requests of these instances to move, and move them; none while migrations are
-        paused, or when the policy fails at it.
+        paused, or when the policy raises an error.
         """
         state = self._state
         rebalances = state.policy.rebalances
@@ -200,8 +199,8 @@ class Moving:
         now: float,
         ttfts: Ttfts | None = None,
     ) -> None:
-        """Write down that a request left `source` for `target` and no session's home went with it. Nothing was left
-        where it only became known which ranks the instance has.
+        """Write down that a request left `source` for `target` and no session's home went with it. No move is
+        recorded when only the instance's ranks became known.
         """
         if is_part(target, source):
             return

@@ -12,11 +12,11 @@ from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.scheduling.state import SchedulerState
 
 KNOWN_SECONDS = 6.0
-"""Routers send a share once a second. Older ones say nothing about the present."""
+"""Age in seconds after which a received share no longer counts; routers send one a second."""
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0
-"""Seconds of pending prefill that count no more for each second of age. One is computed meanwhile; the others are left
+"""Seconds of pending prefill that no longer count, per second of age. One is computed meanwhile; the others are left
 out since routers that all hear the same of short queues meet where those were. What is left is an instance that
 stands still, or has work for more than half a minute."""
 SETTLING_SECONDS = 3.0
@@ -47,7 +47,9 @@ class Others:
     # ── what others are told ──
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """What to tell; None while no other router is known to decide for itself, or another decides for this one."""
+        """The load report to send; None while no other router is known to decide for itself, or while another decides
+        for this one.
+        """
         state = self._state
         state.tells_prompts = state.view.routers > 1 and not state.is_front
         if not state.tells_prompts:
@@ -84,7 +86,7 @@ class Others:
     # ── what others told ──
 
     def hear(self, share: OthersShare, now: float) -> None:
-        """The newest sums of all others; the ones before count no more."""
+        """Take the newest sums of all other routers; they replace the earlier ones."""
         state = self._state
         if state.is_front or now < self._deaf_until or share.age_seconds > KNOWN_SECONDS:
             return
@@ -110,7 +112,7 @@ class Others:
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is known of others any more; where their prompts are stays true for as long as caches hold them."""
+        """Forget the other routers' load; the places of their prompts stay known for as long as caches hold them."""
         state = self._state
         self._share = None
         state.view.told_routers = 0

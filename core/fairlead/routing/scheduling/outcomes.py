@@ -73,15 +73,16 @@ class Outcomes:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
 
     def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float, *, anyway: bool = False) -> None:
-        """End a request that will not be served, and tell it with the next `take`; unless the refusal rests on
-        estimates and an idle instance can try the request. `anyway`: its client waits no longer.
+        """End a request that will not be served, and report it with the next `take`; unless the refusal rests
+        on estimates and an idle instance can try the request. `anyway`: refuse even then, as its client no longer
+        waits.
         """
         if not anyway and self._trying.takes(tracked, refusal, now):
             return
         self._refusals.append(self.end_refused(tracked, refusal, now))
 
     def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> Refusal:
-        """End a request that will not be served and whose caller is about to be answered. Returns the refusal with its
+        """End a request that will not be served, whose caller gets its answer now. Returns the refusal with its
         decision.
         """
         state = self._state
@@ -91,7 +92,7 @@ class Outcomes:
         return replace(refusal, decision_id=tracked.decision_id, kept=tracked.keeps is not None)
 
     def end(self, tracked: TrackedRequest, outcome: MoveOutcome, now: float, end: End) -> None:
-        """Settle what was recorded of a request and forget it. One that nobody has decided about is recorded too."""
+        """Complete a request's records and forget it. A request without a decision is recorded too."""
         recorder = self._state.recorder
         if not tracked.decision_id and not tracked.is_elsewhere:
             tracked.decision_id, tracked.decided_at = recorder.new_id(), now
@@ -122,7 +123,7 @@ class Outcomes:
         self._refusals = [refusal for refusal in self._refusals if refusal.request.id != request_id]
 
     def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:
-        """A refusal because no instance accepts."""
+        """A refusal because no instance accepts requests."""
         return nobody_serves(request, self._state.table.pool, waited_seconds, self._seconds_to_instance(now))
 
     def unheld(self, request: RoutingRequest, now: float) -> Refusal | None:

@@ -1,4 +1,4 @@
-"""What a policy raises holds up no request: it is kept for the next tick, whose caller reports it."""
+"""An exception of a policy delays no request: it is kept for the next tick, whose caller reports it."""
 
 
 class PolicyFailures:
@@ -9,13 +9,15 @@ class PolicyFailures:
         self._has_raised = False
 
     def keep(self, failure: Exception, request: str = "") -> None:
-        """Keep what the policy raised, when asked about a request if one is named."""
+        """Keep an exception of the policy, and the request it was raised for, if any."""
         if request:
             failure.add_note(f"for request {request}")
         self._last = failure
 
     def raise_last(self) -> None:
-        """Raise what was kept, once. Never twice in a row, since the tick that raises it does nothing else."""
+        """Raise the kept exception, once; never in two consecutive ticks, since the tick that raises it does nothing
+        else.
+        """
         failure = None if self._has_raised else self._last
         self._has_raised = failure is not None
         if failure is not None:

@@ -18,7 +18,7 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Progress:
-    """Each method answers with what may be sent because of it."""
+    """Each method returns the dispatches that it makes possible."""
 
     def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes, circuits: Circuits) -> None:
         self._state = state
@@ -85,7 +85,7 @@ class Progress:
         return refusal is None
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """So many tokens of its answer have come so far; what was counted already is not counted again."""
+        """Record how many tokens of its answer have arrived so far; tokens counted before are not counted again."""
         tracked = self._state.requests.get(request_id)
         if tracked is not None and tracked.stage is Stage.DECODING:
             more = _more_tokens(tracked, output_tokens)

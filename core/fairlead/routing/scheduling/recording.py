@@ -91,12 +91,12 @@ class Recorder:
         self.slo = SloSeconds(pool, limit, kept=load_samples)
 
     def pause(self) -> None:
-        """Somebody else records what is served; only arrivals, and refusals made here, are recorded here."""
+        """Another router records what is served; only arrivals, and refusals made here, are recorded here."""
         self.loads.pause()
         self.slo.pause()
 
     def resume(self) -> None:
-        """Record all again."""
+        """Record everything again."""
         self.loads.resume()
         self.slo.resume()
 
@@ -108,7 +108,7 @@ class Recorder:
     def new_change_id(self) -> str:
         """A fresh id for a binding change and, when it moves a session, for its migration.
 
-        Counted apart: what binds does not shift the sample.
+        Counted separately, so that bindings do not shift the sample of decisions.
         """
         self._changes_issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
@@ -126,12 +126,12 @@ class Recorder:
         self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
 
     def rerouted(self, record: ReRouteRecord, tracked: TrackedRequest) -> None:
-        """`tracked` goes elsewhere and takes no session's home along."""
+        """Record that `tracked` goes to another instance without moving its session's home."""
         tracked.moved = True
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
-        """What became of the moves the request carried."""
+        """Settle the outcome of the moves that the request carried."""
         for moves, carried in ((self._migrations, tracked.migrations), (self._reroutes, tracked.reroutes)):
             if carried:
                 self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, self._limit)

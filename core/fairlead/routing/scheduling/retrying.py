@@ -46,8 +46,8 @@ class Retrying:
         decode: str | None = None,
         by_proxy: bool = False,
     ) -> Outcome:
-        """See `Scheduler.retry`. With `to` somebody else chose that instance, and the one to decode on; with
-        `by_proxy` some time ago.
+        """See `Scheduler.retry`. With `to`, another router or a proxy chose that instance and the one to
+        decode on; with `by_proxy`, some time ago.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -94,8 +94,8 @@ class Retrying:
         to: str | None = None,
         decode: str | None = None,
     ) -> Dispatch | None:
-        """See `Scheduler.second_opinion`. With `to` somebody else chose that instance, and the one to decode on. The
-        session stays where it is: what refuses one request may hold the prefix of the others.
+        """See `Scheduler.second_opinion`. With `to`, another router chose that instance and the one to decode on.
+        The session stays where it is: what refuses one request may hold the prefix of the others.
         """
         state = self._state
         tracked = state.requests.get(request_id)

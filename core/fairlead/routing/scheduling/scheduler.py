@@ -113,7 +113,7 @@ class PoolScheduler:
         return tracked
 
     def tick(self, now: float) -> tuple[Outcome, ...]:
-        """Everything time brings: unseen prefills end, held requests are placed or refused, queues are
+        """Do what is due at this time: unseen prefills end, held requests are placed or refused, queues are
         swept, sent from and bounded.
 
         Raises what the policy raised last; the next tick goes on. A request that it was to place was refused.
@@ -155,7 +155,7 @@ class PoolScheduler:
             self._state.accounting.transferred(tracked)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """So many tokens of its answer have come so far."""
+        """Record how many tokens of the request's answer have arrived so far."""
         self._progress.generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
@@ -171,7 +171,7 @@ class PoolScheduler:
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """It refused the request; see the protocol."""
+        """The engine refused the request; see the protocol `Scheduler`."""
         if counts:
             self._circuits.failed(instance, now, Fault.REFUSED, request_id)
         return self._retrying.second_opinion(request_id, now, instance, reached=reached, beyond=beyond)
@@ -185,7 +185,7 @@ class PoolScheduler:
             tracked.attempts = (*tracked.attempts, attempt)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Lost after the first byte, or given up."""
+        """The request was lost after its first byte, or its client gave up."""
         return self._progress.abandon(request_id, MoveOutcome.FAILED, now)
 
     def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -210,14 +210,15 @@ class PoolScheduler:
         return self._outcomes.take((), now)
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """It failed, at a request if that is named.
+        """Record a failure of the instance, at the
 
-        When the circuit opens, what waits for the instance is placed elsewhere; the next `tick` tells the outcome.
+        given request if any. When the circuit opens, what waits for the instance is placed elsewhere; the next `tick`
+        tells the outcome.
         """
         self._circuits.failed(instance, now, fault, request_id)
 
     def instance_worked(self, instance: str, now: float) -> None:
-        """It answered: its circuit closes."""
+        """The instance answered: its circuit closes."""
         self._circuits.worked(instance)
 
     def instance_heard(self, instance: str, now: float) -> None:
@@ -244,8 +245,8 @@ class PoolScheduler:
         )
 
     def broken(self, now: float) -> tuple[str, ...]:
-        """Instances that are shut: their circuit is open, as they failed or are being probed, or their engine is
-        stalled, at all of its ranks.
+        """Instances that get no requests: their circuit is open, or all ranks of their engine are
+        stalled.
         """
         state = self._state
         shut = dict.fromkeys(instance_of(target) for target, load in state.loads.items() if load.is_shut(now))
@@ -298,7 +299,7 @@ class PoolScheduler:
         return engine_memories.keep(state.table, known, state.decode_times.coefficients, now)
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Go by what was observed before; see the protocol."""
+        """Use what was observed before; see the protocol."""
         recall_engines(self._state, memory, now)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:

@@ -1,4 +1,6 @@
-"""A scheduler of the requests of several routers, or one that leaves its own to another (see `contracts.sharing`)."""
+"""A scheduler that also decides for other routers, or lets another router decide for its own requests (see
+`contracts.sharing`).
+"""
 
 from collections import Counter
 from collections.abc import Collection
@@ -70,7 +72,7 @@ class SharedScheduler(PoolScheduler):
         self._asking.begin(decider, now)
 
     def ask_nobody(self, now: float) -> tuple[Outcome, ...]:
-        """The decider is away or another is to come: decide for itself, also for what has no verdict yet."""
+        """The decider is unreachable or about to change: decide alone, also for requests without a verdict."""
         if self._asking.decider is None:
             return ()
         self._state.view.now = now
@@ -210,7 +212,7 @@ class SharedScheduler(PoolScheduler):
         self._count_routers()
 
     def leave(self, front: Front, now: float) -> tuple[Outcome, ...]:
-        """A front is gone, or decides for itself again: what it asked for and what it sent is no more counted here."""
+        """A front is gone, or decides for itself again: its requests are no longer counted here."""
         self._state.view.now = now
         self._others.settle(now)
         self._guests.leave(front, now)
@@ -218,7 +220,7 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def know_routers(self, count: int) -> None:
-        """See `Scheduler`. Of other routers' requests, those of the fronts are included."""
+        """See `Scheduler`. Requests of other routers include those of the fronts."""
         self._live_routers = count
         self._count_routers()
 
@@ -226,7 +228,9 @@ class SharedScheduler(PoolScheduler):
         super().know_routers(round(self._live_routers / (1 + len(self._guests.fronts))))
 
     def hear_front(self, front: Front, word: Word, now: float) -> tuple[Outcome, ...]:
-        """A front's message. Outcomes for fronts are sent to them; the return value has this router's own requests."""
+        """Handle a front's message. Outcomes for fronts are sent to them; the return value has this router's own
+        requests.
+        """
         match word:
             case Asked():
                 if self._guests.admit(word.request.id, front):

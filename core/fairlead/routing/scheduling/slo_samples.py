@@ -26,7 +26,7 @@ class _Ended:
 
 
 class SloSeconds:
-    """Counts what became of requests, until it is taken. Not `kept`, it counts nothing.
+    """Counts the outcomes of requests until they are taken. Not `kept`, it counts nothing.
 
     `limit` bounds the keys between two takes; `dropped` counts requests beyond.
     """
@@ -40,7 +40,7 @@ class SloSeconds:
         self.dropped = 0
 
     def pause(self) -> None:
-        """Somebody else counts what is served and what fails; only refusals made here are counted here."""
+        """Another router counts what is served and what fails; only refusals made here are counted here."""
         self._paused = True
 
     def resume(self) -> None:
@@ -48,8 +48,8 @@ class SloSeconds:
         self._paused = False
 
     def completed(self, priority_class: str, table: RoutingTable, now: float, ttft_seconds: float, tpot_seconds: float | None) -> None:
-        """A request ended well and its first token was seen. Or its client left: after that, or so late that the first
-        token could not be in time any more.
+        """A request completed and its first token was seen; or its client left after that, or too late for a first
+        token in time.
         """
         if self._paused or (ended := self._of(priority_class, table, now)) is None:
             return

@@ -71,8 +71,8 @@ class SchedulerState:
         self.guests: dict[str, Front] = {}
         """Requests of other routers for which this one decides, with the router that asked."""
         self.is_front = False
-        """Another router decides. It records what is decided and what each instance does; here requests are only
-        counted.
+        """Whether another router decides. That router records decisions and what each instance does; here
+        requests are only counted.
         """
         self.tells_prompts = False
         """Whether other routers get reports of where prompts go; `placed` has the prompts not yet sent to them."""
@@ -83,7 +83,7 @@ class SchedulerState:
         self.ranked: dict[str, tuple[str, ...]] = {}
         """The targets of each instance of the table that has several."""
         self.circuits: dict[str, Circuit] = {}
-        """By instance: its ranks share a server, and fail together."""
+        """Keyed by instance: its ranks share a server, and fail together."""
         self.suspected: set[str] = set()
         """Targets of instances that failed what they got last, whosever fault it was: others are tried first."""
         self.departed: set[str] = set()
@@ -133,7 +133,9 @@ class SchedulerState:
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
 
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
-        """How to ask what waits for an instance and would be sent after the request; None where nothing would be."""
+        """A query for the requests that wait for an instance and would be sent after this one; None where there can be
+        none.
+        """
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
             declared = self.classes.are_declared
             rank = self.classes.rank(request.priority_class) if declared else 0
@@ -234,7 +236,7 @@ class SchedulerState:
                 self.view.invalidate()
 
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
-        """Tell the forecast when the request should begin to decode: once so many prompt tokens are computed."""
+        """Tell the forecast when the request should start to decode: once these prompt tokens are computed."""
         if self.gate.forecast is not None:
             seconds = tokens_before / self.prefill_times.speed
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)

@@ -63,8 +63,8 @@ def _order(table: RoutingTable) -> tuple[object, ...]:
 
 
 def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
-    """Queued requests whose instance takes none any more, or where the policy places them no longer, or cannot say; the
-    others learn their new alternate.
+    """Queued requests whose instance no longer accepts any, or for which the policy now chooses another instance or
+    fails; the others get their new alternate.
     """
     found: list[TrackedRequest] = []
     restricts = None if state.table.routing.migrations == MIGRATIONS_PAUSED else state.policy.restricts_placement

@@ -26,7 +26,7 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Trying:
-    """The last word on refusals."""
+    """Decides finally whether a refused request is tried on an idle instance."""
 
     def __init__(self, state: SchedulerState, placing: Placing) -> None:
         self._state = state

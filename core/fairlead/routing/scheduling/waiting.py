@@ -61,8 +61,8 @@ class Waiting:
             self._outcomes.refuse(tracked, refusal, now)
 
     def expire(self, now: float) -> None:
-        """Refuse what has waited in queues longer than the pool's limit. The time in which it was held has a limit of
-        its own.
+        """Refuse requests that have waited in queues longer than the pool's limit. Time held without an instance has
+        its own limit.
         """
         state = self._state
         limit = state.parameters.queue_timeout_seconds

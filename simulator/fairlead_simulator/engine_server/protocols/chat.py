@@ -32,7 +32,7 @@ async def serve_chat(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def answer_chat(instance: ServedInstance, exchange: Exchange, document: Document) -> None:
-    """As `serve_chat`, of a body that was read."""
+    """Like `serve_chat`, for a body that was already read."""
     options = StreamOptions(document)
     work = read_chat(instance, document, document.get("messages"), "messages")
     copies = fields.count(document, "n") or 1

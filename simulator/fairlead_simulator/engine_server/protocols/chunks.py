@@ -15,9 +15,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
-    """Usage as completions tell it.
+    """Usage as completions report
 
-    Chats also tell how many prompt tokens went into new cache blocks, completions None.
+    it. Chats also report how many prompt tokens went into new cache blocks; completions report None.
     """
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -58,7 +58,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkShape:
-    """What differs between the chunks of chats and of completions: the choice that opens a stream, and what stands
+    """Differences between the chunks of chats and of completions: the choice that opens a stream, and the fields
     around the words in the others."""
 
     kind: str
@@ -66,7 +66,7 @@ class ChunkShape:
     before: bytes
     after: bytes
     unfinished: bytes
-    """What follows in a choice that goes on; in the last one a reason and `ids` do."""
+    """The fields that end a choice that continues; the last choice ends with a reason and `ids`."""
     ids: bytes
     counts: dict[str, Any]
     """Empty fields of the counts sent with every chunk."""

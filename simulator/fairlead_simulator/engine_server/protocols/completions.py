@@ -40,7 +40,7 @@ async def serve_invocation(instance: ServedInstance, exchange: Exchange) -> None
 
 
 async def answer_completion(instance: ServedInstance, exchange: Exchange, document: Document) -> None:
-    """As `serve_completion`, of a body that was read."""
+    """Like `serve_completion`, for a body that was already read."""
     settings = instance.settings
     options = StreamOptions(document)
     fields.check_model(document, settings.model)

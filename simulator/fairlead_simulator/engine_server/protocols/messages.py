@@ -17,7 +17,7 @@ _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens"}
 
 
 async def serve_message(instance: ServedInstance, exchange: Exchange) -> None:
-    """One message, whole or as a stream."""
+    """Answer a request for a message, whole or as a stream."""
     document = await exchange.document()
     stream = fields.flag(document, "stream")
     prompt = _prompt(instance, document)
@@ -50,7 +50,7 @@ async def serve_message(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_token_count(instance: ServedInstance, exchange: Exchange) -> None:
-    """What the prompt of a message would count."""
+    """Answer how many tokens the prompt of a message has."""
     tokens = instance.tokenizer.count(_prompt(instance, await exchange.document()))
     await exchange.answer_json({"input_tokens": tokens, "context_management": {"original_input_tokens": tokens}})
 

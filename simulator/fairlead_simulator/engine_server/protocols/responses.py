@@ -80,7 +80,7 @@ class _Asked:
 
 
 class Responses:
-    """The paths of responses, around what is kept of them.
+    """The paths of the responses API and their store.
 
     `store` None: nothing is kept, as in a vLLM started without its store.
     """

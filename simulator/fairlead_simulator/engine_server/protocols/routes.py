@@ -80,7 +80,7 @@ class RouteTable:
         )
 
     def find(self, path: str) -> tuple[dict[str, Route], str]:
-        """What serves this path by method (nothing when it is unknown), and what stands for `{name}`."""
+        """The handlers of this path by method (empty when it is unknown), and the value of `{name}`."""
         by_method = self._exact.get(path)
         if by_method is not None:
             return by_method, ""

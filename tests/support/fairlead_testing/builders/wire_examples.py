@@ -40,13 +40,13 @@ def differences(document: Any, kind: Any, where: str = "") -> list[str]:
         return min((differences(document, one, where) for one in get_args(kind) if one is not NoneType), key=len)
     if get_origin(kind) in (list, tuple):
         if not isinstance(document, list):
-            return [f"{where} is no list"]
+            return [f"{where} is not a list"]
         return [found for index, item in enumerate(document) for found in differences(item, get_args(kind)[0], f"{where}[{index}]")]
     if get_origin(kind) is dict or kind is dict:
-        return [] if isinstance(document, dict) else [f"{where} is no object"]
+        return [] if isinstance(document, dict) else [f"{where} is not an object"]
     if is_dataclass(get_origin(kind) or kind):
         if not isinstance(document, dict):
-            return [f"{where} is no object"]
+            return [f"{where} is not an object"]
         known = _fields(kind)
         found = [f"{where}.{name} is missing" for name in known.keys() - document.keys()]
         found += [f"{where}.{name} is unknown" for name in document.keys() - known.keys()]

@@ -209,7 +209,7 @@ def test_a_plan_is_offered_only_where_it_can_be_made(changes: dict[str, Any], wo
         (RejectionReason.DECODE_OVERLOADED, "decoding was predicted to miss the TPOT target of 100 ms"),
         (RejectionReason.AFTER_PREFILL, "found when their prompts were computed in vain"),
         (RejectionReason.QUEUE_FULL, "routers' queues are full"),
-        (RejectionReason.QUEUE_TIMEOUT, "until they expired; early rejection would tell them at once"),
+        (RejectionReason.QUEUE_TIMEOUT, "until they expired; early rejection would answer them at once"),
         (RejectionReason.NO_INSTANCES, "none of 4 instances accepts requests"),
         (RejectionReason.SCALED_TO_ZERO, "no instance is desired"),
         (RejectionReason.POLICY_FAILED, "the pool's routing policy failed on them; the routers' logs say how"),
@@ -258,7 +258,7 @@ def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
     found = only(pool)
     assert found.sentence == (
         "80.0 % of default/chat's requests had their first token within 5 s, the goal is 90 %; "
-        "25.0 % of the late ones were on i3, so it is no single instance."
+        "25.0 % of the late ones were on i3, so it is not a single instance."
     )
     assert (found.cause, found.harm.amount, found.evidence.metric) == (Cause.LATE_FIRST_TOKENS, 0.8, "ttft_p95")
     assert causes(replace(pool, slo=SloFacts(percentile=80))) == []
@@ -573,8 +573,8 @@ def test_an_operator_that_says_nothing_is_told() -> None:
             Level.WARN,
         ),
         (
-            SeenCondition(type="Degraded", status="True", reason="StrangePods", message="x is no instance"),
-            "default/chat is Degraded: x is no instance.",
+            SeenCondition(type="Degraded", status="True", reason="StrangePods", message="x is not an instance"),
+            "default/chat is Degraded: x is not an instance.",
             Level.WARN,
         ),
         (

@@ -19,7 +19,7 @@ def steps(role: RoleMemory) -> list[tuple[int, float]]:
 def test_steps_are_remembered_for_as_long_as_they_matter() -> None:
     assert steps(stepped()) == [(2, 100.0), (1, 150.0)]
     assert steps(with_step(stepped(), 3, 160.0, 60.0)) == [(1, 150.0), (-2, 160.0)]
-    assert with_step(stepped(), 5, 999.0, 60.0) == stepped(), "that is no step"
+    assert with_step(stepped(), 5, 999.0, 60.0) == stepped(), "that is not a step"
 
 
 def test_what_seems_to_have_happened_in_the_future_happened_just_now() -> None:

@@ -94,7 +94,7 @@ def test_a_step_takes_the_any_from_a_day_as_in_a_cron_job() -> None:
         ("61 * * * *", "the minute 61 is not from 0 to 59"),
         ("0 24 * * *", "the hour 24 is not from 0 to 23"),
         ("0 0 0 * *", "the day of month 0 is not from 1 to 31"),
-        ("0 0 * foo *", "the month 'foo' is no number from 1 to 12, or jan to dec"),
+        ("0 0 * foo *", "the month 'foo' is not a number from 1 to 12, or jan to dec"),
         ("0 0 * * 7", "Sunday is 0"),
         ("0 0 * * fri-mon", "runs backwards"),
         ("*/0 * * * *", "no whole step after the /"),
@@ -102,9 +102,9 @@ def test_a_step_takes_the_any_from_a_day_as_in_a_cron_job() -> None:
         ("0 0 8 * * *", "write five fields"),
         ("@reboot", "write five fields"),
         ("", "write five fields"),
-        ("L * * * *", "no *, number, range"),
-        ("1,,2 * * * *", "no *, number, range"),
-        ("٣ * * * *", "no *, number, range"),
+        ("L * * * *", "not *, a number, range"),
+        ("1,,2 * * * *", "not *, a number, range"),
+        ("٣ * * * *", "not *, a number, range"),
     ],
 )
 def test_a_cron_that_cannot_be_is_refused_with_what_is_wrong(text: str, words: str) -> None:

@@ -200,7 +200,7 @@ def test_more_to_compute_than_elsewhere_is_no_cause_of_its_own_where_the_pool_wa
         "Both were over the TTFT limit of 5.00 s: the pool was short.",
     ]
     in_time = explained({"a": loaded(19_286, 3.26), "b": loaded(12_421, 2.82)}, metric="pending_prefill_tokens")
-    assert in_time.causes[1] == "It was within the TTFT limit all the same."
+    assert in_time.causes[1] == "It was within the TTFT limit anyway."
 
 
 def test_what_changed_minutes_before_is_no_cause() -> None:
@@ -239,7 +239,7 @@ def test_its_rise_its_traffic_its_cache_its_moves_and_changes_are_told() -> None
     assert found.causes[2:] == [
         "It rose just then: 1.00 s in the stretch before, 9.00 s in this one.",
         "It was sent 50 requests, the median of the others 10.",
-        "Its cache helped little: a prefix hit rate of 10 % in the mean, 60 % elsewhere.",
+        "Its cache helped little: a mean prefix hit rate of 10 %, 60 % elsewhere.",
         "Its KV cache was 95 % full, so the engine may have preempted requests.",
         "31 sessions left for 3 others.",
         "At 10:00:00 UTC, before it: revision 7 changed slo.ttft from 5s to 3s by oncall.",

@@ -32,7 +32,7 @@ def measures(name: str, **changes: Any) -> InstanceMeasures:
     idle = InstanceMeasures(
         instance=name,
         newest=NOW - 3,
-        untold=0,
+        unreported=0,
         pending_mean=0.0,
         pending=0,
         running_mean=0.0,
@@ -63,7 +63,7 @@ def of(role: Role, pool: PoolMeasures, *instances: PresentInstance) -> RoleSigna
 
 def test_what_is_not_told_is_unknown_and_what_is_idle_is_zero() -> None:
     assert pool_signals(measured(), [present("a")], FACTS, NOW) is None
-    assert pool_signals(measured(measures("a"), measures("b", untold=1)), [present("a"), present("b")], FACTS, NOW) is None
+    assert pool_signals(measured(measures("a"), measures("b", unreported=1)), [present("a"), present("b")], FACTS, NOW) is None
     idle = of(Role.BOTH, measured(measures("a")), present("a"))
     assert (idle.prompt_tokens_per_second, idle.prefill_load, idle.in_flight, idle.waiting) == (0.0, 0.0, 3, 1)
     assert (idle.cached_share, idle.prefill_tokens_per_second, idle.decode_load, idle.ttft_attainment) == (None, None, None, None)
@@ -94,8 +94,8 @@ def test_the_output_of_requests_is_known_before_the_long_ones_end() -> None:
     ended = Finished(requests=30, prompt_tokens=30_000, output_tokens=6000, generated_tokens=9000)
     pool = measured(measures("a"), arrived=arrived, window=ended)
     assert of(Role.BOTH, pool, present("a")).output_tokens_per_second == 2 * 300
-    untold = replace(pool, window=replace(ended, generated_tokens=0))  # by routers of before
-    assert of(Role.BOTH, untold, present("a")).output_tokens_per_second == 2 * 200
+    unreported = replace(pool, window=replace(ended, generated_tokens=0))  # by routers of before
+    assert of(Role.BOTH, unreported, present("a")).output_tokens_per_second == 2 * 200
 
 
 def test_the_variation_of_prompts_is_known_from_enough_of_them() -> None:

@@ -75,7 +75,7 @@ def test_few_sessions_more_or_less_are_no_chance() -> None:
 
 def test_how_many_of_few_sessions_move_is_chance_also_where_the_seeds_agree() -> None:
     found = unknown(trialled({}, {"sessions_moved": 60}, {}, {"sessions_moved": 60}, {"sessions_moved": 60}, {"sessions_moved": 60}))
-    assert found[Quantity.SESSIONS_MOVED] == "chance decides how many of so few move: about 60"
+    assert found[Quantity.SESSIONS_MOVED] == "too few sessions move (about 60) to predict how many"
 
 
 def test_what_another_rate_of_requests_changes_cannot_be_known() -> None:
@@ -94,7 +94,7 @@ def test_what_differs_from_part_to_part_of_the_requests_cannot_be_known_of_other
         return unknown(trialled({}, both, {}, both))[Quantity.ATTAINMENT]
 
     assert found(0.9, 0.85, 0.95, 0.88, 0.92) is None
-    assert found(1.0, 0.5, 1.0, 1.0, 1.0) == "what comes decides: one fifth of the time gives 50.0%, another 100.0%"
+    assert found(1.0, 0.5, 1.0, 1.0, 1.0) == "the traffic decides: one fifth of the time gives 50.0%, another 100.0%"
     by_session = {"session_parts": parts(1.0, 0.5, 1.0, 1.0, 1.0)["parts"]}
     assert "one fifth of the sessions" in str(unknown(trialled({}, by_session, {}, by_session))[Quantity.ATTAINMENT])
     assert unknown(trialled({}, parts(1.0, 0.0), {}, parts(1.0, 0.0)))[Quantity.ATTAINMENT] is None, "so few parts tell nothing"

@@ -99,12 +99,12 @@ def test_a_ratio_that_changes_itself_is_simulated_by_its_rules() -> None:
         (
             ScaleQuestion(role=Role.BOTH, before=3, after=4),
             {**BASE, "scaling": {"mode": "SLO"}},
-            "the planned one would not stay",
+            "the planned number would not stay",
         ),
         (DrainQuestion(is_set=True, instance="d"), BASE, "serves nothing now"),
         (DrainQuestion(is_set=False, instance="d"), BASE, "stays where it is"),
         (DrainQuestion(is_set=False, instance="a"), BASE, "stays where it is"),
-        (CordonQuestion(is_set=True, instance="a"), BASE, "this very instance"),
+        (CordonQuestion(is_set=True, instance="a"), BASE, "of this instance"),
         (SloQuestion(after=parse_spec(BASE)), BASE, "the latencies that were recorded"),
         (
             RatioQuestion(after=parse_spec({**ROLES, "ratio": {"mode": "Advise"}})),

@@ -90,7 +90,7 @@ async def test_every_decision_reaches_the_api_and_is_shown_in_the_status() -> No
     assert (told.id, told.hold, told.mode, told.upper) == (shown["id"], Hold.STEP_LIMIT, "SLO", 6)
     assert told.signals[0].prompt_tokens_per_second == 6000.0
     await rounds(stage, 1, seconds=90_000.0)
-    assert told not in stage.api.states[-1].scaling_decisions, "after a day it is no news"
+    assert told not in stage.api.states[-1].scaling_decisions, "after a day it is not news"
 
 
 async def test_advice_changes_nothing_and_is_told() -> None:

@@ -1,4 +1,6 @@
-"""Frames between routers: whatever is said is heard as it was said, and bytes that are no frames end the connection."""
+"""Frames between routers: whatever is said is heard as it was said, and bytes that are not frames end the
+connection.
+"""
 
 from dataclasses import replace
 

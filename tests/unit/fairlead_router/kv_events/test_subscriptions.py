@@ -1,4 +1,4 @@
-"""One source over real sockets: what is no batch costs no more than a batch."""
+"""One source over real sockets: what is not a batch costs no more than a batch."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Bytes of engines: both encodings, old and new, and what is no batch."""
+"""Bytes of engines: both encodings, old and new, and what is not a batch."""
 
 import msgspec
 import pytest

@@ -66,10 +66,10 @@ def test_a_pool_tells_what_it_learnt_of_its_engines_and_how_wrong_that_is() -> N
     metrics = RouterMetrics()
     nothing = estimate()
     told = TokenSizeReport(bytes_per_token=2.1, learnt=2.1, samples=40, error=0.05, declared_error=0.48)
-    untold = TokenSizeReport(bytes_per_token=4.0, learnt=None, samples=0, error=None, declared_error=None)
+    unreported = TokenSizeReport(bytes_per_token=4.0, learnt=None, samples=0, error=None, declared_error=None)
     metrics.pool_readings = [
         PoolReading("default/chat", 3, told, MEASURED, estimate(0.0005, 0.1, 0.5), estimate(0.02, 0.07), 3),
-        PoolReading("default/code", 0, untold, declared(6250.0), nothing, nothing),
+        PoolReading("default/code", 0, unreported, declared(6250.0), nothing, nothing),
     ]
     page = render(metrics).decode()
     assert 'fairlead_router_held{pool="default/chat"} 3.0' in page

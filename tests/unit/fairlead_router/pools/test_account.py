@@ -16,7 +16,7 @@ from fairlead_testing.builders.routing_tables import routing_table
 
 ROUTER = Path(fairlead_router.__file__).parent
 CHANGES = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
-"""Methods of lists, sets and dicts; `Pool.update` takes a table, and is no field's."""
+"""Methods of lists, sets and dicts; `Pool.update` takes a table, and is not a field."""
 TABLE = routing_table(["127.0.0.1:1", "127.0.0.1:2"])
 
 

@@ -167,7 +167,7 @@ def test_an_engine_that_sleeps_shows_nothing_that_could_stand_still(awake: bytes
 
 
 def test_a_page_of_one_endless_line_is_read_in_a_time_that_grows_with_its_length_alone() -> None:
-    """What is no beginning of a line is passed over without a look at its end."""
+    """What is not a beginning of a line is passed over without a look at its end."""
 
     class Counted(bytes):
         looks = 0

@@ -105,7 +105,7 @@ def test_scalars_are_read_as_engines_read_them(field: str, value: object) -> Non
         if field != "stream" and expected is not None and expected < 0:  # type: ignore[operator]  # vLLM takes no negative number either
             raise ValueError
     except ValueError:
-        if isinstance(value, float) and not abs(value) < 2**63:  # 1e300 is a whole number here, and NaN and Infinity are no JSON
+        if isinstance(value, float) and not abs(value) < 2**63:  # 1e300 is a whole number here, and NaN and Infinity are not JSON
             return
         with pytest.raises(BadRequest):
             parse_request(body, CHAT)

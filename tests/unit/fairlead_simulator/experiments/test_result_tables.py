@@ -25,7 +25,7 @@ def result(rate: float, attainment: float, *, seed: int = 0, label: str = "ear",
 
 def test_goodput_is_the_largest_tested_rate_with_90_percent_in_time() -> None:
     assert goodput([result(1.0, 1.0), result(2.0, 0.9), result(3.0, 0.899)]) == 2.0
-    assert goodput([result(1.0, 0.8), result(2.0, 0.95)]) == 2.0, "a dip below is no limit"
+    assert goodput([result(1.0, 0.8), result(2.0, 0.95)]) == 2.0, "a dip below is not a limit"
     assert goodput([result(1.0, 0.5)]) is None
 
 

@@ -56,7 +56,7 @@ def test_the_sentence_says_who_held_it_longest_why_it_moved_and_when_nobody_did(
     ]
     assert holders_in_words(homes, 3, NOW) == (
         "3 instances held it within 1 h, a the longest: 40 min (67%). It moved 2 times: slo 1×, drain 1×. "
-        "For 5 min in between nobody held it."
+        "For 5 min in between no instance held it."
     )
 
 

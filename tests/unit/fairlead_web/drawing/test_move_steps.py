@@ -57,7 +57,7 @@ def test_a_decision_a_binding_and_its_predecessor_give_the_steps_their_times() -
     assert (cutover.at, cutover.told) == (NOW, "Binding 2: from here on the session's requests go to b.")
     assert (release.at, release.told) == (
         NOW - timedelta(seconds=30),
-        "a let go 30.0 s earlier; nobody held it meanwhile, after 9 min 30 s.",
+        "a let go 30.0 s earlier; no instance held it meanwhile, after 9 min 30 s.",
     )
     assert told(MOVE, homes())["Release"][1] == "a let go in the same instant, after 10 min."
 
@@ -101,7 +101,7 @@ def test_a_gain_that_nobody_predicted_is_not_called_paid_off() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"actual_ttft_seconds": None, "outcome": MoveOutcome.UNDERWAY}, "still under way"),
+        ({"actual_ttft_seconds": None, "outcome": MoveOutcome.UNDERWAY}, "still in progress"),
         ({"actual_ttft_seconds": None, "outcome": MoveOutcome.FAILED}, "No first token was reported"),
         ({"predicted_source_ttft_seconds": None}, "was not predicted"),
     ],

@@ -37,7 +37,7 @@ async def test_a_change_is_asked_about_by_the_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "words"), [("add=some", "is no whole number"), ("add=999", "write 0 to 256"), ("remove=nobody", "on the ring")]
+    ("query", "words"), [("add=some", "is not a whole number"), ("add=999", "write 0 to 256"), ("remove=nobody", "on the ring")]
 )
 async def test_a_question_that_cannot_be_asked_keeps_the_ring_and_says_why(query: str, words: str) -> None:
     async with visitor() as viewer:

@@ -42,7 +42,7 @@ async def test_a_new_schedule_begins_with_the_roles_of_its_pool_within_their_bou
     ("pool", "spec", "told"),
     [
         ("default/chat", "cron: [1", "no valid YAML: line 1, column 9"),
-        ("default/chat", "start: 2026-02-30", "Schedule: no valid YAML: line 1, column 8: 2026-02-30 is no date that exists."),
+        ("default/chat", "start: 2026-02-30", "Schedule: no valid YAML: line 1, column 8: 2026-02-30 is not a date that exists."),
         ("chat", "cron: 1", "write it as in default/chat"),
     ],
 )
@@ -59,7 +59,7 @@ async def test_a_changed_schedule_with_a_date_there_is_not_keeps_what_was_typed(
     async with visitor("admin") as admin:
         answer = await admin.submit("/schedules/default/chat/night/plans", action="set", spec="start: 2026-02-30")
     assert answer.status_code == 422
-    assert "2026-02-30 is no date that exists" in answer.text
+    assert "2026-02-30 is not a date that exists" in answer.text
     assert "start: 2026-02-30</textarea>" in answer.text
 
 

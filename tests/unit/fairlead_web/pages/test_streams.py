@@ -18,7 +18,7 @@ from fairlead_web.live.api_connections import streaming
 from fairlead_web.pages import streams
 
 PARTS = "totals=state cards=state,membership migrations=migrations as-of=state none-such=state"
-"""None goes by `tick`: how much time passes is no matter here."""
+"""None goes by `tick`: how much time passes does not matter here."""
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ async def test_a_move_whose_session_is_forgotten_has_steps_that_are_not_recorded
         page = flat((await one.http.get("/migrations/m-old")).text)
         assert page.count("does not reach back so far") == 2
         assert 'href="/plans/m-old"' in page
-        assert "did not answer" not in page, "a session that is forgotten is no failure of a source"
+        assert "did not answer" not in page, "a session that is forgotten is not a failure of a source"
 
 
 async def test_moves_say_what_they_came_to_and_lead_to_those_that_did_not_pay_off() -> None:

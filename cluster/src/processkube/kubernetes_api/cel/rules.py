@@ -62,7 +62,7 @@ class RuleTree:
     additional: RuleTree | None = None
     items: RuleTree | None = None
     passed: dict[str, None] = field(default_factory=dict)
-    """What all rules found right here, the oldest first. They are functions of what they read, so it stays right."""
+    """Values that have passed all rules, oldest first. Rules depend only on the value, so it passes again."""
 
 
 def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
@@ -227,7 +227,7 @@ def uses_old_self(tree: lark.Tree[Any]) -> bool:
 def members_read(tree: lark.Tree[Any]) -> frozenset[str] | None:
     """The members of self and oldSelf that an expression reads; None when it uses one of them as a whole.
 
-    None too for a name that is escaped in the expression, and so another in the object.
+    None also for a name that is escaped in the expression, because the object has it unescaped.
     """
     used = sum(str(node.children[0]) in _SELVES for node in tree.find_data("ident"))
     members = [

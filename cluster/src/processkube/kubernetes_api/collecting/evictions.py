@@ -27,9 +27,9 @@ class Evictions:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._tainted_since: dict[str, float] = {}
-        """By a pod's uid."""
+        """Keyed by a pod's uid."""
         self._missing_since: dict[str, float] = {}
-        """By a node's name."""
+        """Keyed by a node's name."""
 
     def check(self, now: float) -> None:
         """Delete what has to go at `now`, in seconds that never go back."""

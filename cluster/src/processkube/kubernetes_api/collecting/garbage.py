@@ -37,7 +37,7 @@ class GarbageCollector:
         self._gone: dict[tuple[str, ...], None] = {}
         """What references called the owners that were removed last."""
         self._undecided: dict[str, Stored] = {}
-        """By uid, the dependents of owners whose kind nobody serves."""
+        """Keyed by uid: the dependents of owners whose kind is not served."""
         self._waiting: deque[Stored] = deque()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()

@@ -134,7 +134,7 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """A version that is no longer kept; a list may go on with `continue_token` all the same, as things are now."""
+    """A version that is no longer kept; a list may still continue with `continue_token`, from the present state."""
 
     code, reason = 410, "Expired"
 

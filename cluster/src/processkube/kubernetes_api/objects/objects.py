@@ -41,7 +41,8 @@ def timestamp(moment: datetime) -> str:
 
 def parse_timestamp(text: str) -> datetime:
     """The inverse of `timestamp`; takes fractions and offsets, too. Raises ValueError for what is not RFC 3339."""
-    # A time without its zone is no moment. Newer Pythons read hour 24 as the next day; RFC 3339, section 5.6, has none.
+    # A time without its zone is not a moment. Newer Pythons read hour 24 as the next day; RFC 3339, section 5.6, has
+    # none.
     if not _RFC_3339.fullmatch(text) or text[11:13] == "24":
         raise ValueError(f"{text!r} is not a time of RFC 3339")
     return datetime.fromisoformat(text)

@@ -125,7 +125,7 @@ ATOMIC_MAPS = {
 """What server-side apply takes as one value, by the markers `structType=atomic` in the types of Kubernetes 1.36."""
 
 ATOMIC_FIELDS = {("V1PodSpec", "nodeSelector"), ("V1ServiceSpec", "selector")}
-"""The same of maps, by `mapType=atomic`."""
+"""Maps that are replaced whole (`mapType=atomic`)."""
 
 QUANTITIES = {"limits", "requests", "capacity", "allocatable", "overhead", "sizeLimit", "allocatedResources", "divisor"}
 NUMBERS_OR_NAMES = {"port", "targetPort", "minAvailable", "maxUnavailable", "maxSurge"}

@@ -27,7 +27,7 @@ _WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 class Account:
     """One account.
 
-    Those of the sandbox's own are allowed everything, so that nothing in it waits for a role; `obeys_rbac` are service
+    Those of processkube's own are allowed everything, so that nothing in it waits for a role; `obeys_rbac` are service
     accounts, which may do what roles grant them.
     """
 
@@ -56,7 +56,7 @@ class Accounts:
     def authenticate(self, token: str) -> Account | None:
         """The account of a token, or None.
 
-        Every account is compared, so that the time taken tells nothing about the token.
+        Every account is compared, so that the time taken reveals nothing about the token.
         """
         given = token.encode()
         found = None

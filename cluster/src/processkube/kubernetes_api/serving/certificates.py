@@ -1,4 +1,4 @@
-"""The sandbox's certificate authority, and the server certificate that it signs."""
+"""The cluster's certificate authority, and the server certificate that it signs."""
 
 from __future__ import annotations
 

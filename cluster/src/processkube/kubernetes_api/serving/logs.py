@@ -12,7 +12,7 @@ _BLOCK = 64 * 1024
 
 
 class LogSource(Protocol):
-    """Yields a container's log as bytes; with `follow`, it goes on until the consumer stops it.
+    """Yields a container's log as bytes; with `follow`, it continues until the consumer stops it.
 
     If `tail_lines` is None, the log is complete. Raises FileNotFoundError when the container has written nothing yet.
     """

@@ -59,7 +59,7 @@ class Rbac:
         )
 
     def require_description(self, account: Account, path: str, method: str) -> None:
-        """Whether a path that is no resource may be read. Raises Forbidden."""
+        """Whether a path that is not a resource may be read. Raises Forbidden."""
         if not self.allows_path(account, path, method.lower()):
             raise Forbidden(f'forbidden: User "{account.username}" cannot {method.lower()} path "{path}"', details={})
 
@@ -70,7 +70,7 @@ class Rbac:
         return any(_covers(rule, wish) for rule in self.rules(account, wish.namespace))
 
     def allows_path(self, account: Account, path: str, verb: str) -> bool:
-        """Whether the account may do this with a path that is no resource."""
+        """Whether the account may do this with a path that is not a resource."""
         if not account.obeys_rbac:
             return True
         described = any(path == one or path.startswith(f"{one}/") for one in _DESCRIPTIONS)

@@ -14,7 +14,7 @@ from processkube.kubernetes_api.serving.service_accounts import API_AUDIENCE, Au
 Authenticate = Callable[[str, Collection[str]], Authenticated | None]
 
 _EVERY_PATH: Object = {"verbs": ["*"], "nonResourceURLs": ["*"]}
-REASON = "every account of the sandbox's own is allowed everything"
+REASON = "every account of processkube's own is allowed everything"
 
 
 def answer_review(
@@ -46,7 +46,7 @@ def answer_review(
 
 
 def _account_named(username: str, groups: tuple[str, ...], accounts: Accounts) -> Account:
-    """One of the sandbox's own accounts by its username, else somebody whom only roles can allow anything."""
+    """One of processkube's own accounts by its username, else an account that may do only what roles allow."""
     found = next((account for account in accounts.all() if account.username == username), None)
     return found or Account(name="", username=username, groups=groups, token="", obeys_rbac=True)
 

@@ -109,7 +109,7 @@ class KubernetesApi:
         self.store.close()
 
     def authenticate(self, token: str, audiences: Collection[str] = (API_AUDIENCE,)) -> Authenticated | None:
-        """Whose token this is, and for which of the audiences; None when it is for none of them.
+        """The account of a token and the audiences it is for; None when it is for none of them.
 
         The account is one of the server's own, or a service account.
         """

@@ -54,7 +54,7 @@ class ServiceAccountTokens:
         return {**head, "metadata": metadata, "spec": spec, "status": status}
 
     def authenticate(self, token: str, audiences: Collection[str]) -> Authenticated | None:
-        """Whose token this is if it is good now; None also when its ServiceAccount is gone or a newer one."""
+        """The account of a token that is valid now; None also when its ServiceAccount is gone or was created again."""
         head, _, signature = token.rpartition(".")
         if not head or not token.isascii() or not hmac.compare_digest(signature, self._signature(head)):
             return None

@@ -57,7 +57,7 @@ class Subresources:
                 case "token":
                     return await self._token(request, target)
         if name in _STREAMING:
-            raise NotImplementedHere(f"{kind.plural}/{name} is not supported by the sandbox; read logs, or use a real cluster")
+            raise NotImplementedHere(f"{kind.plural}/{name} is not supported by processkube; read logs, or use a real cluster")
         raise NotFound(NO_SUCH_RESOURCE)
 
     async def _scale(self, request: web.Request, target: Target, account: Account) -> web.Response:
@@ -151,7 +151,7 @@ class Subresources:
         query = request.query
         for option in _UNSUPPORTED_LOG_OPTIONS:
             if query.get(option) not in (None, "", "false"):
-                raise BadRequest(f"{option} is not supported by the sandbox; its logs are plain files without times")
+                raise BadRequest(f"{option} is not supported by processkube; its logs are plain files without times")
         pod = self._resources.require(target.kind, target.namespace, target.name).object
         container = _container(pod, query.get("container", ""))
         tail, limit = _number(query.get("tailLines"), "tailLines"), _number(query.get("limitBytes"), "limitBytes")

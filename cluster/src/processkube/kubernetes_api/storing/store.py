@@ -1,7 +1,7 @@
 """Keeps objects in memory, and writes every change to one SQLite file before its writer or any watcher sees it.
 
 A commit survives `kill -9` of this process (write-ahead log, `synchronous=NORMAL`). A power failure may lose the last
-commits; a sandbox accepts that, as a write then takes a tenth of a millisecond. Objects returned by the store are
+commits; a local cluster accepts that, as a write then takes a tenth of a millisecond. Objects returned by the store are
 shared and must not be changed.
 """
 

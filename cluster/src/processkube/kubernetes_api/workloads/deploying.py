@@ -60,7 +60,7 @@ class ReplicaSets:
         return look_again_at(replica_set, claimed.items, now)
 
     def clear(self, key: Key) -> None:
-        """Nothing: what it controlled is the garbage collector's."""
+        """Does nothing: the garbage collector removes the objects it controlled."""
 
     def _related(self, stored: Stored) -> list[Object]:
         """The pods of all ReplicaSets that have the same controller as this one."""
@@ -107,7 +107,7 @@ class Deployments:
         return plan.look_again_at
 
     def clear(self, key: Key) -> None:
-        """Nothing: what it controlled is the garbage collector's."""
+        """Does nothing: the garbage collector removes the objects it controlled."""
 
     def _has_running_pods(self, uid: str) -> bool:
         return any(not is_finished(pod) for pod in self._controlled.of(PODS, uid))

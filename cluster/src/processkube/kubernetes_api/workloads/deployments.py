@@ -73,7 +73,7 @@ def decide_deployment(
 
 
 class _Look:
-    """Copies of the objects, changed as the step asks; `plan` tells what differs."""
+    """Copies of the objects, changed as the step asks; `plan` says what differs."""
 
     def __init__(self, deployment: Object, replica_sets: Iterable[Object], now: datetime) -> None:
         self.now = now

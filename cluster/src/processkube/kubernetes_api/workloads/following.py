@@ -77,7 +77,9 @@ class Controlled:
 
 
 class Owners:
-    """The objects of one kind that own others by a selector: whom does a change of another object concern?"""
+    """The objects of one kind that own others by a selector; finds the owners that a change of another object
+    concerns.
+    """
 
     def __init__(self, store: Store, resource: str) -> None:
         self._store = store

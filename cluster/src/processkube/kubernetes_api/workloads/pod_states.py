@@ -28,7 +28,7 @@ def is_terminating(pod: Object) -> bool:
 
 
 def ready_since(pod: Object) -> datetime | None:
-    """The moment at which a ready pod became ready; None for one that is not ready or does not tell."""
+    """The moment at which a ready pod became ready; None for one that is not ready or does not report it."""
     for condition in at_path(pod, "status", "conditions", default=[]):
         if condition.get("type") == "Ready" and condition.get("status") == "True":
             text = condition.get("lastTransitionTime")
@@ -45,6 +45,6 @@ def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:
 
 
 def next_availability(pods: Iterable[Object], min_ready_seconds: int, now: datetime) -> datetime | None:
-    """The first moment at which one of these pods becomes available by the passing of time."""
+    """The first moment at which one of these pods becomes available without a further event."""
     moments = (since + timedelta(seconds=min_ready_seconds) for pod in pods if (since := ready_since(pod)) is not None)
     return min((moment for moment in moments if moment > now), default=None)

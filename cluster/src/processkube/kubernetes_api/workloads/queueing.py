@@ -11,7 +11,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 FIRST_RETRY_SECONDS = 0.005
 LONGEST_RETRY_SECONDS = 1000.0
-"""As in client-go's default rate limiter."""
+"""The longest pause between retries, as in client-go's default rate limiter."""
 SHORTEST_WAIT_SECONDS = 1.0
 """The least that an object waits for its next look in time, so that none is looked at without end."""
 
@@ -57,7 +57,7 @@ class WorkQueue(Generic[Item]):
         return item
 
     def pause_seconds(self) -> float | None:
-        """How long until an item's time has come; None when nothing waits."""
+        """Seconds until the next item is due; None when none waits."""
         if self._ready:
             return 0.0
         return max(0.0, (self._later[0][0] - self._clock()).total_seconds()) if self._later else None

@@ -17,7 +17,7 @@ _NAME_LABEL = "batch.kubernetes.io/job-name"
 
 
 class Jobs:
-    """Runs the pods of Jobs, and lets go of those whose Job is gone."""
+    """Runs the pods of Jobs, and releases those whose Job is gone."""
 
     resource = JOBS
 

@@ -87,7 +87,7 @@ class StatefulSets:
         self._writer.write(Tell(about=stateful_set, reason=f"Successful{doing}", message=f"{said} {well}"))
 
     def clear(self, key: Key) -> None:
-        """Nothing: what it controlled is the garbage collector's."""
+        """Does nothing: the garbage collector removes the objects it controlled."""
 
 
 def _may_adopt(stateful_set: Object, orphan: Object) -> bool:

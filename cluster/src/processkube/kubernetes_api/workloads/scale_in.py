@@ -50,12 +50,14 @@ def _standing(pod: Object, ranks: dict[str, int]) -> tuple[int, int, bool, int, 
 
 
 def deletion_cost(pod: Object) -> int:
-    """The pod's annotation; 0 without it."""
+    """The deletion cost in the pod's annotation; default 0."""
     return int(at_path(pod, "metadata", "annotations", default={}).get(DELETION_COST, 0))
 
 
 def _younger_first(one: Object, other: Object, moment: datetime | None, other_moment: datetime | None, now: datetime) -> int:
-    """By age in powers of two; pods of about the same age go in the order of their uids, which is as good as random."""
+    """Keyed by age in powers of two; pods of about the same age go in the order of their uids, which is as good as
+    random.
+    """
     if moment is None or other_moment is None:
         return -1 if moment is None else 1
     difference = _magnitude(now - moment) - _magnitude(now - other_moment)

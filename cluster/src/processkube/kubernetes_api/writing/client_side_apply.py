@@ -14,7 +14,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def inherited_fields(live: Object, manager: str, schema: Object) -> FieldSet:
-    """The fields that the last client-side apply set and nobody changed since; none for other managers."""
+    """Fields set by the last client-side apply that no other manager has changed since; none for other managers."""
     text = at_path(live, "metadata", "annotations", LAST_APPLIED)
     if manager != MANAGER or text is None:
         return frozenset()

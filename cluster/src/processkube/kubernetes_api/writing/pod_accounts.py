@@ -1,6 +1,6 @@
 """The service account of a pod, which must exist: what the admission plugin ServiceAccount asks for and adds.
 
-It does not add the volume with the account's token: the sandbox's kubelet mounts one for the pods that ask for it.
+It does not add the volume with the account's token: processkube's kubelet mounts one for the pods that ask for it.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Manager:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What tells managers apart: of two plain writes also their versions of the kind."""
+        """What identifies a manager; for plain writes also the version of the kind."""
         return (self.name, self.operation, self.subresource, "" if self.operation == APPLY else self.api_version)
 
 

@@ -127,7 +127,7 @@ def _stateful_faults(spec: Object) -> list[Cause]:
         field = "spec.updateStrategy.rollingUpdate.partition"
         causes.append(invalid_value(field, partition, "must be greater than or equal to 0"))
     if "maxUnavailable" in rolling:
-        why = "the sandbox updates one pod at a time, as Kubernetes 1.36 does by default; leave the field out"
+        why = "processkube updates one pod at a time, as Kubernetes 1.36 does by default; leave the field out"
         causes.append(forbidden_value("spec.updateStrategy.rollingUpdate.maxUnavailable", why))
     return causes
 
@@ -209,7 +209,7 @@ def job_faults(item: Object, old: Object | None) -> list[Cause]:
     causes += [
         invalid_value(f"spec.{name}", spec[name], "must be greater than or equal to 0") for name in names if (spec.get(name) or 0) < 0
     ]
-    why = "the sandbox's controller of Jobs cannot do it; leave the field out, or use a real cluster"
+    why = "processkube's Job controller cannot do it; leave the field out, or use a real cluster"
     plain = (
         ("completionMode", "NonIndexed"),
         ("suspend", False),

@@ -81,7 +81,7 @@ class ActiveRequestScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadAwareScorer:
-    """`load-aware-scorer`: half of what is left to a threshold of waiting requests."""
+    """`load-aware-scorer`: half of the free share below a threshold of waiting requests."""
 
     term: ClassVar[str] = "load_score"
 
@@ -93,7 +93,7 @@ class LoadAwareScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLoadScorer:
-    """`token-load-scorer`: what is left to a threshold of uncached tokens in flight, this request's among them."""
+    """`token-load-scorer`: the free share below a threshold of uncached tokens in flight, this request's included."""
 
     term: ClassVar[str] = "token_score"
 

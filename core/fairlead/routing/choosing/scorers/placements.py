@@ -76,7 +76,7 @@ class NoHitLruScorer:
         return scores
 
     def picked(self, seen: Considered, place: int) -> None:
-        """The request was given to this one of the considered."""
+        """The request goes to this instance among the considered ones."""
         if seen.hits.any():
             return
         instance = seen.loads[place].entry.id

@@ -18,7 +18,7 @@ from fairlead_api.settings import Settings
 
 @cache
 def public_paths() -> dict[str, Any]:
-    """Every path below /v1 that the real API reads from, with the type of its answer (None where it is no JSON).
+    """Every path below /v1 that the real API reads from, with the type of its answer (None where it is not JSON).
 
     It needs no database for that.
     """

@@ -100,7 +100,7 @@ def test_what_lies_beyond_a_turn_is_the_sum_of_the_tenants_shares(
     for tenant in (*TENANTS, "new"):
         told = [pool.tenants.turns(instance).overtaken_by(tenant) for instance in INSTANCES]
         plain = [plainly(pool.waiting[instance], pool.tenants.turns(instance), tenant) for instance in INSTANCES]
-        if answer:  # then shares are no whole microseconds
+        if answer:  # then shares are not whole microseconds
             np.testing.assert_allclose(told, plain, atol=1.0)
         else:
             assert [one[1:] for one in told] == [one[1:] for one in plain]
