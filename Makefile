@@ -7,12 +7,14 @@ UNIT_BIN := $(BIN)
 INTEGRATION_BIN := $(BIN)
 # A test that a busy machine failed runs once more, three at most, and the summary shows both runs: see docs/development.md.
 AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
+# Each lane ends with its slowest tests, so that everybody sees where the minutes go.
+LANE := -q $(AGAIN) --durations=25 --durations-min=2
 CODE := core controlplane operator router simulator webui cli host sandbox serve cluster migrations tests benchmarks reproductions scripts
 
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster reproductions unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test nightly test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster reproductions unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -27,6 +29,10 @@ test: .venv/ready ## set everything up and pass every test; cluster's and reprod
 	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),cluster reproductions,$(addprefix $(PASSED),cluster reproductions)) unit browser
 	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
 
+nightly: .venv/ready ## what `make test` leaves out: all examples of the property tests, and many requests that the API's document allows
+	@$(MAKE) --no-print-directory cluster reproductions unit ARGS="--hypothesis-profile=all $(ARGS)"
+	@$(MAKE) --no-print-directory test-api-fuzz
+
 test-cluster: .venv/ready ## the operator's, the chart's and the acceptance tests on the cluster of KUBECONFIG=<file>; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
 	@scripts/ensure-helm.sh
@@ -39,10 +45,10 @@ test-vllm: .venv/ready ## a router before two real vLLM engines on this machine'
 	FAIRLEAD_TEST_VLLM="$(CURDIR)/.venv-tools" $(BIN)/python -m pytest -q -rs tests/vllm $(ARGS)
 
 cluster: .venv/ready ## the suites of processkube, the sandbox's Kubernetes, in parallel
-	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder cluster/tests $(ARGS)
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder cluster/tests $(ARGS)
 
 reproductions: .venv/ready ## the sections of docs/benchmarks.md on small runs, in parallel
-	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/reproductions $(ARGS)
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/reproductions $(ARGS)
 
 # A file for each of these two lanes and each interpreter says when it passed: `make test` leaves a lane out until something below it changes.
 PASSED := $(patsubst %/,%,$(dir $(UNIT_BIN)))/passed-
@@ -54,10 +60,10 @@ $(PASSED)cluster $(PASSED)reproductions:
 	@touch $@
 
 unit: .venv/ready ## pure and single-process tests, in parallel
-	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
 
 test-api-fuzz: .venv/ready ## send the API what Schemathesis makes of its document, as every role: EXAMPLES=<cases per endpoint>, 60 without it
-	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 tests/integration/api/test_document_holds.py $(ARGS)
+	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 --hypothesis-profile=here tests/integration/api/test_document_holds.py $(ARGS)
 
 test-pages: .venv/ready ## read every page of the running system: for what disagrees while it is changed and hurt, and for what is hard to read
 	@scripts/ensure-browser.sh
@@ -71,17 +77,17 @@ integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; f
 	@scripts/ensure-helm.sh
 	@scripts/ensure-envoy.sh
 	@scripts/ensure-identity-provider.sh
-	$(INTEGRATION_BIN)/python -m pytest -q $(AGAIN) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
+	$(INTEGRATION_BIN)/python -m pytest $(LANE) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
 	@scripts/ensure-identity-provider.sh
-	$(BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile tests/e2e/web $(ARGS)
+	$(BIN)/python -m pytest $(LANE) -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
 sandbox: .venv/ready ## the whole system: acceptance and chaos, in three sandboxes at once, as they also wait
 	@scripts/ensure-helm.sh
 	@scripts/ensure-browser.sh
-	$(BIN)/python -m pytest -q $(AGAIN) -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/sandbox tests/chaos $(ARGS)
+	$(BIN)/python -m pytest $(LANE) -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/sandbox tests/chaos $(ARGS)
 
 screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshots), wide in light and dark, and narrow
 	@scripts/ensure-browser.sh
