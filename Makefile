@@ -7,8 +7,10 @@ UNIT_BIN := $(BIN)
 INTEGRATION_BIN := $(BIN)
 # A test that a busy machine failed runs once more, three at most, and the summary shows both runs: see docs/development.md.
 AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
+# `make nightly` empties it.
+QUICK := -m "not nightly"
 # Each lane ends with its slowest tests, so that everybody sees where the minutes go.
-LANE := -q $(AGAIN) --durations=25 --durations-min=2
+LANE = -q $(AGAIN) $(QUICK) --durations=25 --durations-min=2
 CODE := core controlplane operator router simulator webui cli host sandbox serve cluster migrations tests benchmarks reproductions scripts
 
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
@@ -29,8 +31,8 @@ test: .venv/ready ## set everything up and pass every test; cluster's and reprod
 	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),cluster reproductions,$(addprefix $(PASSED),cluster reproductions)) unit browser
 	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
 
-nightly: .venv/ready ## what `make test` leaves out: all examples of the property tests, and many requests that the API's document allows
-	@$(MAKE) --no-print-directory cluster reproductions unit ARGS="--hypothesis-profile=all $(ARGS)"
+nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows
+	@$(MAKE) --no-print-directory cluster reproductions unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
 	@$(MAKE) --no-print-directory test-api-fuzz
 
 test-cluster: .venv/ready ## the operator's, the chart's and the acceptance tests on the cluster of KUBECONFIG=<file>; never one that matters
@@ -70,7 +72,7 @@ test-pages: .venv/ready ## read every page of the running system: for what disag
 	FAIRLEAD_TEST_EVERY_PAGE=1 $(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_pages.py $(ARGS)
 
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation tests/reproductions cluster/tests $(ARGS)
+	$(BIN)/python -m pytest -q $(QUICK) -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation tests/reproductions cluster/tests $(ARGS)
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh
