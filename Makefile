@@ -16,7 +16,7 @@ CODE := core controlplane operator router simulator webui cli host sandbox serve
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test nightly test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster reproductions unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test nightly test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -27,12 +27,12 @@ up: .venv/ready ## set everything up and run Fairlead on this machine (Ctrl-C st
 down: .venv/ready ## stop what `make up` started
 	@$(BIN)/fairlead down
 
-test: .venv/ready ## set everything up and pass every test; cluster's and reproductions' unless they passed since their last change
-	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),cluster reproductions,$(addprefix $(PASSED),cluster reproductions)) unit browser
+test: .venv/ready ## set everything up and pass every test; four lanes only if they did not pass since their last change
+	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),$(RESTING),$(addprefix $(PASSED),$(RESTING))) unit
 	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
 
 nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows
-	@$(MAKE) --no-print-directory cluster reproductions unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
+	@$(MAKE) --no-print-directory cluster reproductions simulation unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
 	@$(MAKE) --no-print-directory test-api-fuzz
 
 test-cluster: .venv/ready ## the operator's, the chart's and the acceptance tests on the cluster of KUBECONFIG=<file>; never one that matters
@@ -52,17 +52,24 @@ cluster: .venv/ready ## the suites of processkube, the sandbox's Kubernetes, in 
 reproductions: .venv/ready ## the sections of docs/benchmarks.md on small runs, in parallel
 	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/reproductions $(ARGS)
 
-# A file for each of these two lanes and each interpreter says when it passed: `make test` leaves a lane out until something below it changes.
+simulation: .venv/ready ## pools in virtual time, in parallel
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation $(ARGS)
+
+# A file for each of these lanes and each interpreter says when it passed: `make test` leaves a lane out until something below it changes.
+RESTING := cluster reproductions simulation browser
 PASSED := $(patsubst %/,%,$(dir $(UNIT_BIN)))/passed-
-files = $(shell find $(1) -type f -not -name '*.pyc')
-$(PASSED)cluster: uv.lock $(call files,cluster sandbox tests/integration/sandbox) | .venv/ready
-$(PASSED)reproductions: uv.lock $(call files,reproductions benchmarks core/fairlead simulator tests/reproductions) | .venv/ready
-$(PASSED)cluster $(PASSED)reproductions:
+files = uv.lock $(shell find $(1) -type f -not -name '*.pyc')
+SIMULATED := reproductions benchmarks core/fairlead simulator tests/support
+$(PASSED)cluster: $(call files,cluster sandbox tests/integration/sandbox) | .venv/ready
+$(PASSED)reproductions: $(call files,$(SIMULATED) tests/reproductions) | .venv/ready
+$(PASSED)simulation: $(call files,$(SIMULATED) tests/simulation) | .venv/ready
+$(PASSED)browser: $(call files,webui/fairlead_web core tests/support tests/e2e tests/tools) | .venv/ready
+$(addprefix $(PASSED),$(RESTING)):
 	@$(MAKE) --no-print-directory $(patsubst $(PASSED)%,%,$@) ARGS=
 	@touch $@
 
-unit: .venv/ready ## pure and single-process tests, in parallel
-	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
+unit: .venv/ready ## pure and single-process tests, and a suite for each protocol, in parallel
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/contract tests/unit $(ARGS)
 
 test-api-fuzz: .venv/ready ## send the API what Schemathesis makes of its document, as every role: EXAMPLES=<cases per endpoint>, 60 without it
 	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 --hypothesis-profile=here tests/integration/api/test_document_holds.py $(ARGS)
