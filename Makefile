@@ -7,12 +7,16 @@ UNIT_BIN := $(BIN)
 INTEGRATION_BIN := $(BIN)
 # A test that a busy machine failed runs once more, three at most, and the summary shows both runs: see docs/development.md.
 AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
+# `make nightly` empties it.
+QUICK := -m "not nightly"
+# Each lane ends with its slowest tests, so that everybody sees where the minutes go.
+LANE = -q $(AGAIN) $(QUICK) --durations=25 --durations-min=2
 CODE := core controlplane operator router simulator webui cli host sandbox serve cluster migrations tests benchmarks reproductions scripts
 
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster reproductions unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test nightly test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -23,9 +27,13 @@ up: .venv/ready ## set everything up and run Fairlead on this machine (Ctrl-C st
 down: .venv/ready ## stop what `make up` started
 	@$(BIN)/fairlead down
 
-test: .venv/ready ## set everything up and pass every test; cluster's and reproductions' unless they passed since their last change
-	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),cluster reproductions,$(addprefix $(PASSED),cluster reproductions)) unit browser
+test: .venv/ready ## set everything up and pass every test; four lanes only if they did not pass since their last change
+	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),$(RESTING),$(addprefix $(PASSED),$(RESTING))) unit
 	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
+
+nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows
+	@$(MAKE) --no-print-directory cluster reproductions simulation unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
+	@$(MAKE) --no-print-directory test-api-fuzz
 
 test-cluster: .venv/ready ## the operator's, the chart's and the acceptance tests on the cluster of KUBECONFIG=<file>; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
@@ -39,49 +47,56 @@ test-vllm: .venv/ready ## a router before two real vLLM engines on this machine'
 	FAIRLEAD_TEST_VLLM="$(CURDIR)/.venv-tools" $(BIN)/python -m pytest -q -rs tests/vllm $(ARGS)
 
 cluster: .venv/ready ## the suites of processkube, the sandbox's Kubernetes, in parallel
-	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder cluster/tests $(ARGS)
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder cluster/tests $(ARGS)
 
 reproductions: .venv/ready ## the sections of docs/benchmarks.md on small runs, in parallel
-	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/reproductions $(ARGS)
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/reproductions $(ARGS)
 
-# A file for each of these two lanes and each interpreter says when it passed: `make test` leaves a lane out until something below it changes.
+simulation: .venv/ready ## pools in virtual time, in parallel
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation $(ARGS)
+
+# A file for each of these lanes and each interpreter says when it passed: `make test` leaves a lane out until something below it changes.
+RESTING := cluster reproductions simulation browser
 PASSED := $(patsubst %/,%,$(dir $(UNIT_BIN)))/passed-
-files = $(shell find $(1) -type f -not -name '*.pyc')
-$(PASSED)cluster: uv.lock $(call files,cluster sandbox tests/integration/sandbox) | .venv/ready
-$(PASSED)reproductions: uv.lock $(call files,reproductions benchmarks core/fairlead simulator tests/reproductions) | .venv/ready
-$(PASSED)cluster $(PASSED)reproductions:
+files = uv.lock $(shell find $(1) -type f -not -name '*.pyc')
+SIMULATED := reproductions benchmarks core/fairlead simulator tests/support
+$(PASSED)cluster: $(call files,cluster sandbox tests/integration/sandbox) | .venv/ready
+$(PASSED)reproductions: $(call files,$(SIMULATED) tests/reproductions) | .venv/ready
+$(PASSED)simulation: $(call files,$(SIMULATED) tests/simulation) | .venv/ready
+$(PASSED)browser: $(call files,webui/fairlead_web core tests/support tests/e2e tests/tools) | .venv/ready
+$(addprefix $(PASSED),$(RESTING)):
 	@$(MAKE) --no-print-directory $(patsubst $(PASSED)%,%,$@) ARGS=
 	@touch $@
 
-unit: .venv/ready ## pure and single-process tests, in parallel
-	$(UNIT_BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests/simulation tests/contract tests/unit $(ARGS)
+unit: .venv/ready ## pure and single-process tests, and a suite for each protocol, in parallel
+	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder tests/contract tests/unit $(ARGS)
 
 test-api-fuzz: .venv/ready ## send the API what Schemathesis makes of its document, as every role: EXAMPLES=<cases per endpoint>, 60 without it
-	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 tests/integration/api/test_document_holds.py $(ARGS)
+	FAIRLEAD_FUZZ_EXAMPLES=$(or $(EXAMPLES),60) $(BIN)/python -m pytest -q --timeout=3600 --hypothesis-profile=here tests/integration/api/test_document_holds.py $(ARGS)
 
 test-pages: .venv/ready ## read every page of the running system: for what disagrees while it is changed and hurt, and for what is hard to read
 	@scripts/ensure-browser.sh
 	FAIRLEAD_TEST_EVERY_PAGE=1 $(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_pages.py $(ARGS)
 
 coverage: .venv/ready ## which lines and branches those tests reach; sorted, the least covered last
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation tests/reproductions cluster/tests $(ARGS)
+	$(BIN)/python -m pytest -q $(QUICK) -n 2 --dist loadfile --cov --cov-report=term:skip-covered tests/unit tests/contract tests/simulation tests/reproductions cluster/tests $(ARGS)
 
 integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; four at once, as they mostly wait
 	@scripts/ensure-load-tool.sh
 	@scripts/ensure-helm.sh
 	@scripts/ensure-envoy.sh
 	@scripts/ensure-identity-provider.sh
-	$(INTEGRATION_BIN)/python -m pytest -q $(AGAIN) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
+	$(INTEGRATION_BIN)/python -m pytest $(LANE) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
 browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-browser.sh
 	@scripts/ensure-identity-provider.sh
-	$(BIN)/python -m pytest -q $(AGAIN) -n 2 --dist loadfile tests/e2e/web $(ARGS)
+	$(BIN)/python -m pytest $(LANE) -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
 sandbox: .venv/ready ## the whole system: acceptance and chaos, in three sandboxes at once, as they also wait
 	@scripts/ensure-helm.sh
 	@scripts/ensure-browser.sh
-	$(BIN)/python -m pytest -q $(AGAIN) -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/sandbox tests/chaos $(ARGS)
+	$(BIN)/python -m pytest $(LANE) -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/sandbox tests/chaos $(ARGS)
 
 screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshots), wide in light and dark, and narrow
 	@scripts/ensure-browser.sh

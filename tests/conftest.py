@@ -1,5 +1,4 @@
-"""Settings shared by all tests: property tests repeat the same examples, so that a red build is always about the
-change; with FAIRLEAD_HYPOTHESIS=here they look for new ones. Nowhere does an example fail because the machine was slow.
+"""Settings shared by all tests. How many examples property tests run is in `fairlead_testing.examples`.
 
 A test that hangs is ended and named. First its timeout raises in it. Where that does not help (it blocks in C,
 Hypothesis tries the example again, it hangs in what cleans up after it), its process ends a minute later, with every
@@ -15,11 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("same", settings.get_profile("here"), derandomize=True)
-settings.load_profile(os.environ.get("FAIRLEAD_HYPOTHESIS", "same"))
+from fairlead_testing.examples import register_profiles
+
+register_profiles()
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as router and simulator do, before a test of the core loads numpy
 

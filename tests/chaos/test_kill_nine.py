@@ -20,11 +20,18 @@ POOL = "default/chaos"
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
     with running_sandbox(tmp_path_factory.mktemp("chaos")) as running:
         running.apply_pool(pool("chaos", policy="ear", replicas=4, early_rejection="Load")).raise_for_status()
-        running.until_ready("chaos", 4)
         yield running
+
+
+@pytest.fixture
+def sandbox(running: RunningSandbox) -> RunningSandbox:
+    """Whole again, whatever the test before has left."""
+    running.scale_pool("chaos", 4).raise_for_status()
+    running.until_ready("chaos", 4)
+    return running
 
 
 def replayed_while(sandbox: RunningSandbox, output: Path, hurt: Any, seed: int, requests: int = 500) -> dict[str, Any]:
@@ -127,8 +134,6 @@ def test_requests_flow_while_the_operator_is_killed_and_its_work_goes_on(sandbox
     assert sums(result)
     assert result["failed"] == 0
     sandbox.until_ready("chaos", 3)
-    sandbox.scale_pool("chaos", 4).raise_for_status()
-    sandbox.until_ready("chaos", 4)
     check_records(sandbox)
 
 

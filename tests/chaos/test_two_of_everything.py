@@ -3,10 +3,11 @@
 No request is lost but those in flight on a killed router, no pod is made twice, and history has everything once.
 """
 
+import itertools
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,9 @@ from fairlead_testing.running.sandbox import RunningSandbox, asking, fairlead, r
 ROUTERS = ("router-0", "router-1", "router-2", "router-3")
 APIS = ("api", "api-1")
 OPERATORS = ("operator", "operator-1")
+TRIES = itertools.count(1)
+LOADS: list[BalancedLoad] = []
+"""Of the tests so far, also of those that failed: they share a history."""
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +37,19 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox
         yield running
 
 
-def load_of(sandbox: RunningSandbox, name: str) -> AbstractContextManager[BalancedLoad]:
-    return balanced_load({router: sandbox.url(router) for router in ROUTERS}, f"model/{name}")
+@pytest.fixture
+def tried() -> str:
+    """For the names of a test's pools: a second try has pools of its own, whatever the first one has left."""
+    return f"{next(TRIES)}"
+
+
+@contextmanager
+def load_of(sandbox: RunningSandbox, name: str) -> Iterator[BalancedLoad]:
+    with balanced_load({router: sandbox.url(router) for router in ROUTERS}, f"model/{name}") as load:
+        try:
+            yield load
+        finally:
+            LOADS.append(load)
 
 
 def leader(sandbox: RunningSandbox) -> str:
@@ -105,8 +120,9 @@ def rows(sandbox: RunningSandbox, query: str) -> list[tuple[object, ...]]:
         return connection.execute(query).fetchall()
 
 
-def check_history(sandbox: RunningSandbox, sent: int) -> None:
+def check_history(sandbox: RunningSandbox) -> None:
     """Everything is stored, once, and agrees."""
+    sent = sum(len(load.requests) for load in LOADS)
     until(lambda: not list(sandbox.state.spool.rglob("*.history.*.json")), "every spooled batch is stored")
     for table in ("decisions", "migrations", "reroutes", "scaling_decisions"):
         assert rows(sandbox, f"SELECT id FROM {table} GROUP BY id HAVING count(*) > 1") == []
@@ -125,34 +141,31 @@ def check_history(sandbox: RunningSandbox, sent: int) -> None:
     until(verified, "`fairlead verify` finds no contradiction")
 
 
-SENT: list[int] = []
-"""Requests of the tests so far: they share a history."""
-
-
-def test_each_is_killed_and_paused_in_turn_and_nothing_is_lost_or_done_twice(sandbox: RunningSandbox) -> None:
+def test_each_is_killed_and_paused_in_turn_and_nothing_is_lost_or_done_twice(sandbox: RunningSandbox, tried: str) -> None:
     kills: dict[str, Kill] = {}
+    pairs, timed = f"pairs-{tried}", f"timed-{tried}"
     roles = [{"name": "both", "minReplicas": 1, "maxReplicas": 3}]
-    with sandbox.watching_pods("pairs") as made, sandbox.watching_pods("timed") as made_by_window:
-        sandbox.apply_pool(pool("pairs", policy="ear", replicas=2)).raise_for_status()
-        sandbox.apply_pool(pool("timed", replicas=1, roles=roles)).raise_for_status()
-        sandbox.until_ready("pairs", 2)
-        sandbox.until_ready("timed", 1)
-        with load_of(sandbox, "pairs") as load:
+    with sandbox.watching_pods(pairs) as made, sandbox.watching_pods(timed) as made_by_window:
+        sandbox.apply_pool(pool(pairs, policy="ear", replicas=2)).raise_for_status()
+        sandbox.apply_pool(pool(timed, replicas=1, roles=roles)).raise_for_status()
+        sandbox.until_ready(pairs, 2)
+        sandbox.until_ready(timed, 1)
+        with load_of(sandbox, pairs) as load:
             for router in ROUTERS:
                 more(load)
                 kills[router] = killed(sandbox, router)
             for api, replicas in zip(APIS, (3, 2), strict=True):
-                scale(sandbox, "pairs", replicas)
+                scale(sandbox, pairs, replicas)
                 killed(sandbox, api)
-                until_serving(sandbox, "pairs", replicas)
+                until_serving(sandbox, pairs, replicas)
             opens = (datetime.now(UTC) + timedelta(seconds=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
             window = {"name": "rush", "cron": "0 0 29 2 *", "duration": "1h", "runAt": [opens], "roles": [{"name": "both", "replicas": 2}]}
-            sandbox.apply_pool(pool("timed", replicas=1, roles=roles, scaling={"schedules": [window]})).raise_for_status()
+            sandbox.apply_pool(pool(timed, replicas=1, roles=roles, scaling={"schedules": [window]})).raise_for_status()
             for replicas in (3, 2):
-                scale(sandbox, "pairs", replicas)
+                scale(sandbox, pairs, replicas)
                 killed(sandbox, leader(sandbox))
-                until_serving(sandbox, "pairs", replicas)
-            until_serving(sandbox, "timed", 2)
+                until_serving(sandbox, pairs, replicas)
+            until_serving(sandbox, timed, 2)
 
             for router in ROUTERS:
                 with sandbox.paused(router):
@@ -160,41 +173,41 @@ def test_each_is_killed_and_paused_in_turn_and_nothing_is_lost_or_done_twice(san
                     more(load)
             for api, replicas in zip(APIS, (3, 2), strict=True):
                 with sandbox.paused(api):
-                    scale(sandbox, "pairs", replicas)
-                    until_serving(sandbox, "pairs", replicas)  # the operator asks the other one
+                    scale(sandbox, pairs, replicas)
+                    until_serving(sandbox, pairs, replicas)  # the operator asks the other one
                     more(load)
             paused = leader(sandbox)
             with sandbox.paused(paused):
-                scale(sandbox, "pairs", 3)
+                scale(sandbox, pairs, 3)
                 until(lambda: leader(sandbox) != paused, "the other one leads")
-                until_serving(sandbox, "pairs", 3)
+                until_serving(sandbox, pairs, 3)
             with sandbox.paused(leader(sandbox)):
                 more(load)
-            sandbox.until_ready("pairs", 3)
-            sandbox.until_ready("timed", 2)
-        SENT.append(len(load.requests))
+            sandbox.until_ready(pairs, 3)
+            sandbox.until_ready(timed, 2)
         print(f"{len(load.requests)} requests, {len(load.failed)} lost in flight on a killed router, {len(made)} pods of pairs")
         assert lost_unduly(load, kills) == []
         assert {request.router for request in load.requests} == set(ROUTERS)
         assert len(made) == 2 + 4, "the first two, and one more each of the four times it was scaled up"
         assert len(made_by_window) == 2
-    check_history(sandbox, sum(SENT))
-    assert rows(sandbox, "SELECT schedule, outcome FROM schedule_runs") == [("rush", "open")]
-    opened = [event for event in sandbox.everything("/v1/pools/default/timed/events") if event["reason"] == "WindowOpened"]
+    check_history(sandbox)
+    opened_once = f"SELECT schedule, outcome FROM schedule_runs r JOIN pools p ON p.id = r.pool_id WHERE p.name = '{timed}'"
+    assert rows(sandbox, opened_once) == [("rush", "open")]
+    opened = [event for event in sandbox.everything(f"/v1/pools/default/{timed}/events") if event["reason"] == "WindowOpened"]
     assert len(opened) == 1
 
 
-def test_each_is_restarted_in_turn_and_no_request_fails(sandbox: RunningSandbox) -> None:
-    with sandbox.watching_pods("rolled") as made:
-        sandbox.apply_pool(pool("rolled", replicas=2)).raise_for_status()
-        sandbox.until_ready("rolled", 2)
-        with load_of(sandbox, "rolled") as load:
+def test_each_is_restarted_in_turn_and_no_request_fails(sandbox: RunningSandbox, tried: str) -> None:
+    rolled = f"rolled-{tried}"
+    with sandbox.watching_pods(rolled) as made:
+        sandbox.apply_pool(pool(rolled, replicas=2)).raise_for_status()
+        sandbox.until_ready(rolled, 2)
+        with load_of(sandbox, rolled) as load:
             for process in (*ROUTERS, *APIS, *OPERATORS):
                 more(load)
                 sandbox.until_replaced(process, sandbox.signal(process, signal.SIGTERM))
             more(load)
-        SENT.append(len(load.requests))
         print(f"{len(load.requests)} requests")
         assert load.failed == []
         assert len(made) == 2
-    check_history(sandbox, sum(SENT))
+    check_history(sandbox)

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from fairlead_testing.running.browser_site import CHROMIUM, CHROMIUM_ARGUMENTS
+from fairlead_testing.running.browser_site import CHROMIUM_ARGUMENTS, HEADLESS_CHROMIUM
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.fail(f"{CHROMIUM} is missing: run scripts/ensure-browser.sh (apt-get install chromium) and try again", pytrace=False)
+    if not HEADLESS_CHROMIUM.exists():
+        pytest.fail(
+            f"{HEADLESS_CHROMIUM} is missing: run scripts/ensure-browser.sh (apt-get install chromium) and try again", pytrace=False
+        )
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(CHROMIUM_ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=str(HEADLESS_CHROMIUM), args=list(CHROMIUM_ARGUMENTS))
         yield browser
         browser.close()

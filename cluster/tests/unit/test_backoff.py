@@ -1,9 +1,10 @@
 """Back-off grows, is bounded, and is forgiven."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.backoff import Backoff
+from processkube.testing.examples import examples
 
 FRESH = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_seconds=30.0)
 
@@ -22,7 +23,7 @@ def test_a_long_good_run_is_forgiven() -> None:
     assert backoff.after_exit(30.0)[1] == 0.25
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.floats(min_value=0, max_value=100), max_size=50))
 def test_a_delay_is_never_zero_and_never_longer_than_the_longest(runs: list[float]) -> None:
     backoff = FRESH

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import find, given
 from hypothesis import strategies as st
 
 from fairlead.durations import format_duration
@@ -28,6 +28,7 @@ from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, Shape, document_name, shape_of
 from fairlead.schemas.writing import differences, written
 from fairlead.selectors import ExpressionSpec, SelectorSpec
+from fairlead_testing.examples import examples, search
 from processkube.kubernetes_api.cel.rules import RuleTree, check_rules, compile_rules
 from processkube.kubernetes_api.schemas.schemas import apply_defaults, prune
 from processkube.kubernetes_api.schemas.validation import validate
@@ -255,7 +256,7 @@ RULED = (RolloutSpec, PoolSpec, EngineSpec, RoleSpec, PoolRoleSpec, ScheduleSpec
 def test_the_api_and_the_core_take_and_refuse_the_same_documents(of: type[Any]) -> None:
     judges = Judges(of)
 
-    @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @examples(100)
     @given(st.booleans().flatmap(lambda faulty: documents(of, faulty)))
     def agree(document: dict[str, Any]) -> None:
         assert judges.disagreement(document) is None
@@ -263,13 +264,13 @@ def test_the_api_and_the_core_take_and_refuse_the_same_documents(of: type[Any]) 
     agree()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(150)
 @given(pools_that_adopt())
 def test_the_api_and_the_core_take_and_refuse_the_same_pools_that_adopt(document: dict[str, Any]) -> None:
     assert ADOPTING.disagreement(document) is None
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100)
 @given(documents(PoolSpec, False) | pools_that_adopt())
 def test_a_spec_written_out_is_read_back_as_it_was(document: dict[str, Any]) -> None:
     try:
@@ -315,7 +316,7 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, monke
     found = find(
         st.one_of(documents(of, False, of.RULES[number]), *whole.get(of, ())),
         lambda document: not is_read(of, document) and is_read(careless, document),
-        settings=settings(max_examples=1000, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)),
+        settings=search(1000),
     )
     for rules, taken in ((forgetting(cel="true"), "the API: taken"), (careless.RULES, "read: taken")):
         with monkeypatch.context() as patched:

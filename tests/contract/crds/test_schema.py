@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from fairlead.errors import InvalidInput
 from fairlead.pools import PoolSpec, parse_spec
 from fairlead.schemas.openapi import structural_schema
+from fairlead_testing.examples import examples
 from fairlead_testing.running.operator_process import POOLS, ROOT, running_kubernetes_api
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.testing.clients import KubernetesClient
@@ -164,7 +165,7 @@ specs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(300)
 @given(specs)
 def test_what_the_core_accepts_the_schema_accepts(spec: dict[str, Any]) -> None:
     try:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from fairlead.reports.batches import Report
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead_client.lines import BindingsLine, StreamLine, SyncedLine
+from fairlead_testing.examples import examples
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -250,7 +251,7 @@ async def test_two_routers_binding_one_session_at_once_agree_on_one_home(
         assert len(found.history) == 1
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, suppress=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["s", "t"]), st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=8

@@ -13,12 +13,13 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
+from fairlead_testing.examples import examples
 from fairlead_testing.running.fuzzing import ROLES, FuzzedApi, fuzzed_api
 from fairlead_testing.running.postgres import fresh_database
 
@@ -65,14 +66,7 @@ def test_every_answer_is_one_that_the_document_names(fuzzed: FuzzedApi, path: st
 
 
 def _hold(fuzzed: FuzzedApi, operation: Any, mode: GenerationMode, known: dict[str, str]) -> None:
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        derandomize=EXAMPLES == FEW,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @examples(EXAMPLES, phases=[Phase.generate], suppress=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode, path_parameters=known or None))
     def sent(case: Any) -> None:
         for role in ROLES:

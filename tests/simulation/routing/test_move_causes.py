@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
@@ -19,6 +19,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import PoolKey, RoutingFacts
 from fairlead_testing.builders.routing import entry, table
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.virtual_pool import VirtualPool, conversations
 
 NONE: Mapping[str, Any] = MappingProxyType({})
@@ -66,7 +67,7 @@ def wrong_with(move: Move[PoolKey, float], slo_seconds: float) -> list[str]:
     return [f"{move.id}: {one}" for one in found]
 
 
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(seed=st.integers(0, 10**6), rate=st.sampled_from([6.0, 12.0, 20.0]), queue_limit=st.sampled_from([4, 1024]))
 @pytest.mark.parametrize(("policy", "parameters"), VARIANTS)
 def test_every_move_has_the_cause_that_its_numbers_show(
@@ -76,7 +77,7 @@ def test_every_move_has_the_cause_that_its_numbers_show(
     assert [one for move in (*found.migrations, *found.reroutes) for one in wrong_with(move, 5.0)] == []
 
 
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(seed=st.integers(0, 10**6), rate=st.sampled_from([6.0, 14.0]), least=st.sampled_from([0.0, 0.05, 0.5]))
 @pytest.mark.parametrize("policy", [name for name in BUILT_IN.names if "least_gain_seconds" in BUILT_IN.parameters(name)])
 def test_nobody_leaves_a_home_that_could_take_the_request_for_less_than_the_least_gain(

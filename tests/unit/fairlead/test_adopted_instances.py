@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.reconciling.actions import CreateInstance, DeleteInstance, Drain, EndDrain, ReleaseInstance, ReleaseReason
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import DesiredPool, ObservedInstance, PodHealth
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted
 
 S = InstanceState
@@ -34,7 +35,7 @@ def instances(draw: st.DrawFn) -> tuple[ObservedInstance, ...]:
     return tuple(found)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(instances(), st.booleans(), st.booleans(), st.integers(0, 4), st.sampled_from([0.0, 1e6]))
 def test_no_adopted_pod_is_deleted_and_no_pod_is_made_in_its_place(
     observed: tuple[ObservedInstance, ...], adopts: bool, api_up: bool, replicas: int, now: float

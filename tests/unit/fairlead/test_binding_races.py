@@ -6,7 +6,6 @@ from collections import deque
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -15,6 +14,7 @@ from fairlead.reports.batches import ReportReceipt
 from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.tables import PoolKey
+from fairlead_testing.examples import examples
 
 POOL = PoolKey(namespace="n", name="p")
 HOSTS = ("a", "b", "c", "d")
@@ -247,4 +247,4 @@ class Races(RuleBasedStateMachine):
 
 
 TestRaces = Races.TestCase
-TestRaces.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestRaces.settings = examples(300, steps=40)

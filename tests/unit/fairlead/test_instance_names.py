@@ -3,13 +3,14 @@
 import re
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.reconciling.actions import CreateInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.observed import ObservedInstance
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.pool_worlds import answer, instance, wanted_pool
 
 
@@ -44,7 +45,7 @@ def test_ordinals_go_on_after_the_highest_ever_seen_also_when_it_ends_or_is_gone
     assert creations(2, (), last=9) == [10, 11]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(0, 6), st.integers(0, 12), st.data())
 def test_two_operators_never_make_more_than_wanted_however_their_looks_interleave(before: int, replicas: int, data: st.DataObject) -> None:
     """Each looks, then creates one by one; the other may look between any two creations.

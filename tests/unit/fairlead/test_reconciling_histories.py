@@ -1,23 +1,19 @@
-"""Random histories of a pool. `ClusterWorld` asserts the invariants at every plan; at the end everything settles.
+"""Random histories of a pool. `ClusterWorld` asserts the invariants at every plan; at the end everything settles."""
 
-FAIRLEAD_HISTORIES=5000 tries so many histories instead of a few hundred.
-"""
-
-import os
 from dataclasses import replace
 from enum import Enum
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reconciling.actions import CreateInstance, DeleteInstance, Drain, EndDrain, FlipRole
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, Halt, PodHealth, RoleChange, RolloutBounds, Warming
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.cluster_worlds import ClusterWorld
 from fairlead_testing.worlds.pool_worlds import wanted, wanted_pair, wanted_pool
 
-HISTORIES = int(os.environ.get("FAIRLEAD_HISTORIES", "300"))
 LONGEST_QUIET_ROUNDS = 200
 """Rounds in which a pool of at most ten instances must be what is wanted, when nothing goes wrong any more."""
 
@@ -284,12 +280,10 @@ def check_calm(world: ClusterWorld, began: int, before: set[str]) -> None:
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(
-    max_examples=HISTORIES, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+TestHistories.settings = examples(300, steps=30, suppress=[HealthCheck.filter_too_much])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 3))
 def test_scaling_takes_a_bounded_number_of_rounds_and_overshoots_never(before: int, after: int, minimum: int) -> None:
     before, after = max(before, minimum), max(after, minimum)
@@ -304,7 +298,7 @@ def test_scaling_takes_a_bounded_number_of_rounds_and_overshoots_never(before: i
     assert world.is_settled()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 6), st.integers(0, 6), st.booleans(), st.integers(0, 3), st.integers(0, 3))
 def test_a_rollout_holds_its_bounds_at_every_moment(replicas: int, minimum: int, at_maximum: bool, surge: int, unavailable: int) -> None:
     minimum, rollout = min(minimum, replicas), RolloutBounds(max_surge=surge, max_unavailable=unavailable)
@@ -329,7 +323,7 @@ def test_a_rollout_holds_its_bounds_at_every_moment(replicas: int, minimum: int,
     assert {pod.spec_hash for pod in world.pods.values()} == {"two"}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 4), st.integers(1, 4), st.data())
 def test_flips_keep_every_pod_and_reach_every_split(prefill: int, decode: int, data: st.DataObject) -> None:
     after = data.draw(st.integers(1, prefill + decode - 1))

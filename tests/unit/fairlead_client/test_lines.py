@@ -4,7 +4,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.gateway_keys import GatewayKeyFacts
@@ -74,7 +74,6 @@ def test_a_line_that_no_version_sends_is_an_error(line: bytes) -> None:
         decode_line(line)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(LINES), max_size=8), st.data())
 def test_however_a_stream_is_cut_into_pieces_its_lines_are_the_same(lines: list[StreamLine], data: st.DataObject) -> None:
     content = b"".join(encode_line(line) for line in lines)

@@ -7,13 +7,14 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_sandbox.log_streams import LINE_LIMIT_BYTES, Console, LineSplitter, ProcessLog
+from fairlead_testing.examples import examples
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.text(alphabet="abé \t", max_size=10), max_size=8), st.integers(min_value=1, max_value=7))
 def test_lines_are_the_same_however_the_bytes_arrive(lines: list[str], size: int) -> None:
     data = "".join(line + "\n" for line in lines).encode()

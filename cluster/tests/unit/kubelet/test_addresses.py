@@ -1,9 +1,10 @@
 """Pod addresses are never shared and not soon reused."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubelet.addresses import AddressPool
+from processkube.testing.examples import examples
 
 
 def test_addresses_start_at_the_first_of_the_range() -> None:
@@ -26,7 +27,7 @@ def test_an_address_in_use_after_a_wrap_is_skipped() -> None:
     assert pool.take() == "127.40.0.2"
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.booleans(), max_size=60))
 def test_two_pods_never_have_one_address(history: list[bool]) -> None:
     pool, held = AddressPool(node=40), []

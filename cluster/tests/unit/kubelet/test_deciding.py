@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from processkube.identities import ProcessIdentity
@@ -28,6 +28,7 @@ from processkube.kubelet.deciding import (
 from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
 from processkube.kubelet.probe_specs import ProbeSpec
 from processkube.kubelet.statuses import pod_status
+from processkube.testing.examples import examples
 
 READINESS = ProbeSpec(port=8000, path="/health", period=1.0, failure_threshold=3)
 LIVENESS = ProbeSpec(port=8000, path="/health", period=5.0, failure_threshold=2)
@@ -272,7 +273,7 @@ def test_an_adopted_container_keeps_its_verdict_and_is_asked_at_once() -> None:
     assert AskProbe(container="engine", probe="readiness") in decide(world.pod, world.state, 3.0).actions
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @example(history=["wait", "crash", "crash", "sick", "wait", "wait"], policy="Always", obedient=True)
 @given(
     st.lists(st.sampled_from(["wait", "crash", "sick", "well", "delete"]), max_size=25),

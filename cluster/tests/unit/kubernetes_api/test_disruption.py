@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubernetes_api.collecting.deleting import DeleteOptions, delete
@@ -89,7 +89,6 @@ steps = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(steps, max_size=25))
 def test_every_status_tells_the_pods_there_are(history: list[tuple[str, tuple[str, str], Any, Any]]) -> None:
     cluster = Cluster()

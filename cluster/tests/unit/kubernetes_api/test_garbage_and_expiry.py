@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubernetes_api.collecting.deleting import DeleteOptions, delete
@@ -20,6 +20,7 @@ from processkube.kubernetes_api.kinds.kinds import ResourceKind
 from processkube.kubernetes_api.kinds.registry import Registry
 from processkube.kubernetes_api.storing.store import Store
 from processkube.kubernetes_api.writing.resources import Resources, WriteOptions
+from processkube.testing.examples import examples
 
 OPTIONS = WriteOptions(field_manager="test")
 
@@ -44,7 +45,7 @@ def kind(resources: Resources, plural: str) -> ResourceKind:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     graph=st.lists(st.sets(st.integers(0, 7), max_size=2), min_size=1, max_size=8),
     victims=st.sets(st.integers(0, 7), min_size=1, max_size=3),

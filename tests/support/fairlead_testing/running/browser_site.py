@@ -1,6 +1,7 @@
 """Runs the web UI in a real server over the fake public API, and makes browser contexts for it."""
 
 import asyncio
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,10 @@ from processkube.testing.ports import free_port
 
 SESSION_COOKIE = "fairlead-session"
 CHROMIUM = Path("/usr/bin/chromium")
+HEADLESS_CHROMIUM = Path(shutil.which("chromium-headless-shell") or CHROMIUM)
+"""The one without windows where it is installed: the same engine for half of the processor time, as each window of the
+whole one has pages of its own for its toolbar.
+"""
 AXE = Path(__file__).parents[3] / "e2e" / "web" / "vendor" / "axe.min.js"
 CHROMIUM_ARGUMENTS = ("--no-sandbox", "--disable-gpu")
 

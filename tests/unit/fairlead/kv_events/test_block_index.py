@@ -3,13 +3,14 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.sources import Source
 from fairlead_testing.builders.kv_events import Cleared, Removed, Stored
+from fairlead_testing.examples import examples
 
 A, B = Source(instance="a"), Source(instance="b")
 PROMPT = tuple(range(12))
@@ -167,7 +168,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(steps=STEPS, asked=st.lists(st.lists(TOKENS, min_size=1, max_size=6).map(tuple), min_size=1, max_size=6))
 def test_the_index_equals_a_naive_model(steps: list[tuple[str, Source, Prefix, Prefix]], asked: list[Prefix]) -> None:
     index = BlockIndex()

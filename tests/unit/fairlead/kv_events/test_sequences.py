@@ -2,10 +2,11 @@
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.kv_events.sequences import SequenceTracker, SourceState, Step
+from fairlead_testing.examples import examples
 
 
 def tracker(*, can_replay: bool = True) -> SequenceTracker[str]:
@@ -171,7 +172,7 @@ def test_what_a_restarted_engine_no_longer_has_is_lost_from_its_own_beginning() 
     assert (made.counts.lost, made.counts.restarts) == (2, 1)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seed=st.integers(0, 10**6), restarts=st.integers(0, 2), loss=st.sampled_from([0.0, 0.2, 0.7]), short=st.booleans())
 def test_after_any_loss_a_replay_brings_everything_back(seed: int, restarts: int, loss: float, short: bool) -> None:
     """What was applied since the last reset is in the end what the engine published since its last start, in order."""

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.predictors.fitting import FitSettings
@@ -89,7 +89,6 @@ def test_a_model_comes_back_whole() -> None:
     assert two.finite
 
 
-@settings(deadline=None)
 @given(st.integers(0, len(CONTENT) - 1), st.integers(1, 255))
 def test_a_model_with_any_damaged_byte_is_refused(place: int, change: int) -> None:
     damaged = bytearray(CONTENT)

@@ -5,12 +5,13 @@ rings name one instance.
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.routing.knowledge.rings import CandidateRings, DualRing, HashRing, Key
 from fairlead_testing.builders.routing import entries, entry
+from fairlead_testing.examples import examples
 
 FIRST = [(100, "A"), (400, "B"), (700, "C")]
 KEYS: list[Key] = [(1, number * 0x9E3779B97F4A7C15 % (1 << 64)) for number in range(600)]
@@ -48,7 +49,7 @@ def moved_members(before: CandidateRings, after: CandidateRings, concerned: str)
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(3, 9), st.data())
 def test_a_coming_or_leaving_instance_changes_one_member_of_a_pair_at_most(count: int, data: st.DataObject) -> None:
     concerned = data.draw(st.integers(0, count - 1))

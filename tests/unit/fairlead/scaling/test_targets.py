@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, replace
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import Role
@@ -14,6 +14,7 @@ from fairlead.scaling.signals import PoolSignals
 from fairlead.scaling.specs import RatioMode, RatioSpec, ScalingMode, ScalingSpec
 from fairlead.scaling.targets import Declared, TargetReason, step
 from fairlead_testing.builders.scaling import Rounds, declared_pool, declared_role, pool_signals, role_signals
+from fairlead_testing.examples import examples
 
 LOADS = st.one_of(st.none(), st.floats(0, 5))
 RATES = st.floats(0, 20_000)
@@ -56,7 +57,7 @@ def pools(draw: st.DrawFn) -> Declared:
 
 
 @given(pools(), st.lists(st.tuples(signals(), st.sampled_from([1.0, 5.0, 30.0, 120.0, 9000.0, -5.0, -7200.0])), max_size=30))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_whatever_happens_the_numbers_are_within_their_bounds(pool: Declared, history: list[tuple[PoolSignals | None, float]]) -> None:
     rounds = Rounds(pool)
     for seen, after in history:
@@ -69,7 +70,7 @@ def test_whatever_happens_the_numbers_are_within_their_bounds(pool: Declared, hi
 
 
 @given(pools(), st.lists(st.tuples(signals(), st.sampled_from([5.0, 30.0, 120.0])), min_size=10, max_size=40))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_at_most_one_instance_moves_in_a_cooldown(pool: Declared, history: list[tuple[PoolSignals | None, float]]) -> None:
     rounds = Rounds(replace(pool, ratio=RatioSpec(mode=RatioMode.AUTO), scaling=ScalingSpec()))
     shift, moves = 0, [float("-inf")]
@@ -83,7 +84,7 @@ def test_at_most_one_instance_moves_in_a_cooldown(pool: Declared, history: list[
 
 
 @given(pools(), signals())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_constant_signals_never_turn_a_number_back(pool: Declared, seen: PoolSignals | None) -> None:
     rounds = Rounds(pool)
     rounds.rounds(seen, 3600, after=30)
@@ -94,7 +95,7 @@ def test_constant_signals_never_turn_a_number_back(pool: Declared, seen: PoolSig
 
 
 @given(pools(), st.lists(st.tuples(signals(), st.sampled_from([5.0, 30.0, 120.0])), max_size=20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_without_signals_nothing_changes(pool: Declared, history: list[tuple[PoolSignals | None, float]]) -> None:
     rounds = Rounds(pool)
     for seen, after in history:
@@ -107,7 +108,7 @@ def test_without_signals_nothing_changes(pool: Declared, history: list[tuple[Poo
 
 
 @given(pools(), st.lists(st.tuples(signals(), st.sampled_from([5.0, 30.0, 120.0, -600.0])), max_size=20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_memory_goes_through_json_unchanged(pool: Declared, history: list[tuple[PoolSignals | None, float]]) -> None:
     rounds = Rounds(pool)
     for seen, after in history:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead import capabilities
@@ -18,6 +18,7 @@ from fairlead.scaling.sizing import Capacity
 from fairlead.scaling.specs import RatioSpec, ScalingMode, ScalingSpec, ZeroSpec
 from fairlead.scaling.targets import Declared, ScalingOutcome, step
 from fairlead.tables import SloFacts
+from fairlead_testing.examples import examples
 
 SPEC = ScalingSpec(mode=ScalingMode.SLO, zero=ZeroSpec(idle_after_seconds=600.0))
 NOW = 1_000_000.0
@@ -170,7 +171,7 @@ def test_mode_fixed_goes_nowhere() -> None:
     assert numbers(step(ScalingMemory(), pool, None, NOW, demand())[1]) == [3]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.booleans(),
     st.lists(

@@ -6,13 +6,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from apscheduler.triggers.cron import CronTrigger
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.schedules.crons import parse_cron
 from fairlead.schedules.starts import starts_after, starts_until
 from fairlead.schedules.wording import cron_words, dst_note
 from fairlead.schedules.zones import parse_zone
+from fairlead_testing.examples import examples
 
 UTC_ZONE = ZoneInfo("UTC")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -46,7 +47,7 @@ def starts_of_apscheduler(trigger: CronTrigger, after: datetime, count: int) -> 
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(fields(0, 59), fields(0, 23), fields(1, 28), fields(1, 12), fields(0, 6), st.integers(0, 10 * 366 * 1440))
 def test_starts_are_those_of_apscheduler(minute: str, hour: str, day: str, month: str, weekday: str, later: int) -> None:
     after = datetime(2020, 1, 1, tzinfo=UTC) + timedelta(minutes=later)

@@ -8,12 +8,13 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import floats, integers
 
 from fairlead_api.simulations.expected_figures import Recorded, Trialled, figures_of
 from fairlead_client.resources.expectations import Quantity
 from fairlead_client.simulation_jobs import PartFigures, RunFigures
+from fairlead_testing.examples import examples
 
 FIGURES = RunFigures(
     number=0,
@@ -100,7 +101,7 @@ def test_what_differs_from_part_to_part_of_the_requests_cannot_be_known_of_other
     assert unknown(trialled({}, parts(1.0, 0.0), {}, parts(1.0, 0.0)))[Quantity.ATTAINMENT] is None, "so few parts tell nothing"
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(mean=floats(0.3, 0.8), spread=floats(0.0, 0.3), seed=integers(0, 1000))
 def test_a_figure_that_fails_for_other_requests_of_the_kind_is_told_as_known_in_one_case_of_ten_at_most(
     mean: float, spread: float, seed: int

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.engine_specs import EngineSpec
@@ -23,6 +23,7 @@ from fairlead_operator.manifests import pod
 from fairlead_operator.observing.pod_engines import PodEngine, by_template, pod_engine, shown_ports
 from fairlead_operator.pod_templates import SELECTED_HASH
 from fairlead_operator.pool_identity import PoolIdentity
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.operator_stages import VirtualStage
 
 PODS_OWN = {
@@ -180,7 +181,7 @@ STEPS = st.lists(st.one_of(ENGINES, st.sampled_from(["ready", "round", "restart"
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_however_templates_follow_each_other_every_pod_is_told_by_its_own(steps: list[dict[str, Any] | str]) -> None:
     asyncio.run(_follow(steps))
 

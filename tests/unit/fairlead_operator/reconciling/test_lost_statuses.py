@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.crds import custom_resource_definition
@@ -19,6 +19,7 @@ from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead_operator.cluster import Resource
 from fairlead_operator.times import format_second
 from fairlead_testing.builders.scaling import pool_signals, role_signals
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.operator_stages import VirtualStage
 
 STATUS = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
@@ -311,7 +312,7 @@ LOSSES = st.sampled_from(["no status", "no memory", "no roles", "round", "round"
 
 
 @given(st.lists(LOSSES, max_size=20))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_however_often_the_status_is_lost_an_instance_goes_in_a_minute_at_most_and_each_step_is_told(losses: list[str]) -> None:
     asyncio.run(_lose(losses))
 

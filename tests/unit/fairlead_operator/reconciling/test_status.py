@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_operator.merge_patches import merge_patch
 from fairlead_operator.reconciling.status import is_urgent
+from fairlead_testing.examples import examples
 from fairlead_testing.fakes.cluster import merged
 
 values: st.SearchStrategy[Any] = st.recursive(
@@ -17,7 +18,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 documents = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(documents, documents)
 def test_a_merge_patch_makes_the_new_of_the_old_and_is_empty_for_equals(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert merged(old, merge_patch(old, new)) == new

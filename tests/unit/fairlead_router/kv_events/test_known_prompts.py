@@ -5,12 +5,13 @@ from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.kv_events.block_keys import block_keys
 from fairlead_router.kv_events.known_prompts import NOTHING_KNOWN, UNSURE_TOKENS, KnownPrompts, PromptText, aligned
 from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, question, token_ids
+from fairlead_testing.examples import examples
 
 BYTES = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 GPT2 = {byte: chr(byte) for byte in BYTES} | {byte: chr(0x100 + place) for place, byte in enumerate(sorted(set(range(256)) - set(BYTES)))}
@@ -77,7 +78,7 @@ def test_a_prompt_that_was_learnt_is_known_whole() -> None:
     assert found.blocks == block_keys(ids(pieces), 16)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(shared=st.integers(0, 3_000), own=st.integers(1, 1_000), other=st.integers(0, 1_000))
 def test_of_a_prompt_that_begins_alike_no_more_is_known_than_is_true(shared: int, own: int, other: int) -> None:
     first, second = "a" * shared + "b" * own, "a" * shared + "c" * other

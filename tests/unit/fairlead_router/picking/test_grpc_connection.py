@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import hpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_router.picking import http2
@@ -319,7 +319,6 @@ async def test_what_is_not_http2_ends_the_connection_with_its_code(sent: bytes, 
 _FRAMES = st.builds(http2.frame, st.integers(0, 11), st.integers(0, 255), st.sampled_from([0, 1, 1, 3, 5, 2]), st.binary(max_size=40))
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(_FRAMES, st.binary(max_size=30), st.just(data(grpc_message(b"x")))), max_size=15), st.integers(1, 60))
 def test_no_bytes_crash_a_connection_and_each_stream_ends_once(parts: list[bytes], step: int) -> None:
     async def test() -> None:

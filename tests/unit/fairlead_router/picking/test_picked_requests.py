@@ -13,7 +13,7 @@ from typing import Any
 import hpack
 import pytest
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingResponse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
@@ -30,6 +30,7 @@ from fairlead_router.picking.streams import PickerStream
 from fairlead_router.pools.pool import Pool
 from fairlead_router.settings import RouterSettings
 from fairlead_testing.builders.routing_tables import routing_table
+from fairlead_testing.examples import examples
 from fairlead_testing.running.ext_proc_proxy import (
     DESTINATION,
     headers_of,
@@ -153,7 +154,7 @@ def _play(stream: PickerStream, event: bytes | str, tick: Callable[[], None]) ->
         stream.message(event)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data())
 def test_no_stream_crashes_or_leaves_an_account_open_whatever_is_said_on_it(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

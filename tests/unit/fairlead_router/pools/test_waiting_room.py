@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.reports.loads import HeldDemand
@@ -82,7 +82,6 @@ def test_bodies_that_wait_are_bounded_in_bytes() -> None:
 COMING = st.lists(st.tuples(st.sampled_from(["direct", "routed", "left"]), st.sampled_from([1, MOST_BYTES // 3, MOST_BYTES])), max_size=20)
 
 
-@settings(deadline=None)
 @given(COMING, st.integers(1, 5))
 def test_one_bound_is_for_all_that_is_held_whichever_way_it_came(coming: list[tuple[str, int]], most: int) -> None:
     async def play() -> None:

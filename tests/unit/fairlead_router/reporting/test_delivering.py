@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.gateway_keys import GatewayKeyFacts
@@ -25,6 +25,7 @@ from fairlead_router.reporting.delivering import Delivery, Lane
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.builders.reports import a_change, batch_ids
+from fairlead_testing.examples import examples
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
@@ -92,7 +93,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(STEPS)
 def test_no_batch_is_lost_or_stored_twice_wherever_the_process_dies(steps: list[str]) -> None:
     asyncio.run(_live_and_die(steps))

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.reports.batches import Cargo
@@ -49,7 +49,6 @@ def test_discarding_twice_or_after_shrinking_does_no_harm(tmp_path: Path) -> Non
     assert spool.size == 8
 
 
-@settings(deadline=None)  # it waits for a real disk
 @given(st.lists(st.tuples(st.sampled_from(list(Cargo)), st.integers(1, 60), st.booleans()), max_size=40))
 def test_the_bound_holds_and_history_goes_only_when_no_samples_are_left(steps: list[tuple[Cargo, int, bool]]) -> None:
     with tempfile.TemporaryDirectory() as name:

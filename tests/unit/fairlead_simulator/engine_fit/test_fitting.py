@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_client.resources.engine_fits import EngineCosts, EngineFit
@@ -14,6 +14,7 @@ from fairlead_simulator.engine_fit.records import ServedRecord, edges
 from fairlead_simulator.engine_fit.replaying import alone_seconds, replay
 from fairlead_simulator.errors import RecordsUnusable
 from fairlead_testing.builders.served_records import COSTS, served_records
+from fairlead_testing.examples import examples
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 
@@ -22,7 +23,7 @@ def fitted(records: list[ServedRecord], judges: list[ServedRecord] | None = None
     return fit(records, "records", NOW, judges=judges, max_batched_tokens=2048)
 
 
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(factors=st.lists(st.floats(0.4, 2.5), min_size=8, max_size=8), seed=st.integers(0, 99))
 def test_records_made_by_the_model_are_predicted_within_a_few_percent(factors: list[float], seed: int) -> None:
     names = [field.name for field in fields(EngineCosts) if field.name != "max_batched_tokens"]

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_simulator.engine_model.prefix_tree import KvBlockPool, PrefixNode
+from fairlead_testing.examples import examples
 
 CAPACITY = 6
 
@@ -29,7 +30,7 @@ class Ledger:
             self.held.remove(name)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(texts=st.lists(st.text("ab", min_size=1, max_size=4).map(str.encode), max_size=30), overlap=st.booleans())
 def test_a_watcher_knows_the_pool(texts: list[bytes], overlap: bool) -> None:
     ledger = Ledger()

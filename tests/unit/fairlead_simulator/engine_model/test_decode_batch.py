@@ -1,12 +1,13 @@
 """Runs of decode steps against the same steps taken one by one."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_simulator.engine_model.costs import DecodeCost
 from fairlead_simulator.engine_model.decode_batch import DecodeBatch
 from fairlead_simulator.engine_model.requests import EngineRequest
+from fairlead_testing.examples import examples
 
 COST = DecodeCost(fixed=0.02, per_context_token=7.2e-8, per_sequence=0.00005)
 lengths = st.lists(st.tuples(st.integers(1, 3000), st.integers(2, 400)), min_size=1, max_size=12)
@@ -28,7 +29,7 @@ def blocks_held(batch: DecodeBatch[EngineRequest], after: int, block_tokens: int
 
 
 @given(lengths, st.integers(1, 200))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_run_takes_as_long_as_its_steps(jobs: list[tuple[int, int]], steps: int) -> None:
     context, expected = sum(tokens + 1 for tokens, _ in jobs), 0.0
     for _ in range(steps):
@@ -38,7 +39,7 @@ def test_a_run_takes_as_long_as_its_steps(jobs: list[tuple[int, int]], steps: in
 
 
 @given(lengths, st.floats(0, 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_whole_steps_are_those_over_in_time(jobs: list[tuple[int, int]], seconds: float) -> None:
     batch = batch_of(jobs)
     steps = batch.whole_steps(seconds)
@@ -46,7 +47,7 @@ def test_whole_steps_are_those_over_in_time(jobs: list[tuple[int, int]], seconds
 
 
 @given(lengths, st.integers(0, 100), st.integers(0, 200))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_new_blocks_are_those_the_tokens_need(jobs: list[tuple[int, int]], before: int, steps: int) -> None:
     batch = batch_of(jobs)
     batch.take(min(before, batch.next_finish() - 1))
@@ -54,7 +55,7 @@ def test_new_blocks_are_those_the_tokens_need(jobs: list[tuple[int, int]], befor
 
 
 @given(lengths, st.integers(0, 60))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_the_steps_that_fit_are_the_most_that_find_blocks(jobs: list[tuple[int, int]], available: int) -> None:
     batch = batch_of(jobs)
     wanted = batch.next_finish()

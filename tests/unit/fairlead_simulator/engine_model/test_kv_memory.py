@@ -3,11 +3,12 @@ cached.
 """
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_simulator.engine_model.kv_memory import KvMemory, leading_run
 from fairlead_simulator.engine_model.trace_memory import DramTier
+from fairlead_testing.examples import examples
 
 
 def chain(session: int, length: int) -> tuple[int, ...]:
@@ -43,7 +44,7 @@ def test_engine_blocks_that_do_not_divide_a_prefix_block_are_refused(block_token
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 9)), max_size=60), st.integers(1, 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_dram_tier_is_an_lru(accesses: list[tuple[int, int]], capacity: int) -> None:
     tier, reference = DramTier(capacity), ReferenceLru(capacity)
     for session, length in accesses:
@@ -54,7 +55,7 @@ def test_the_dram_tier_is_an_lru(accesses: list[tuple[int, int]], capacity: int)
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 8), st.integers(0, 3)), max_size=50))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_memory_counts_what_requests_hold_and_never_exceeds_its_capacity(steps: list[tuple[int, int, int]]) -> None:
     memory = KvMemory(capacity=80, block_tokens=128, caching=True)
     running: list[tuple[tuple[int, ...], int, int]] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
@@ -16,6 +16,7 @@ from fairlead_simulator.engine_model.requests import Phase, RequestT
 from fairlead_simulator.engine_model.settings import EngineSettings
 from fairlead_simulator.engine_model.text_memory import TextMemory, TextRequest
 from fairlead_simulator.engine_model.trace_memory import TracedRequest, TraceMemory
+from fairlead_testing.examples import examples
 
 BLOCKS = 16
 SMALL = EngineSettings(
@@ -83,7 +84,7 @@ def times(requests: list[RequestT]) -> list[float]:
 
 
 @given(st.sampled_from(ENGINES), plans)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_both_memories_give_the_same_hits_preemptions_and_times(engine: EngineSettings, plan: list[Plan]) -> None:
     by_id = [traced(session, tokens, output) for _, session, tokens, output, _ in plan]
     by_text = [written(session, tokens, output) for _, session, tokens, output, _ in plan]

@@ -1,11 +1,12 @@
 from collections import OrderedDict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_simulator.engine_model.prefix_tree import KvBlockPool, PrefixNode
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
+from fairlead_testing.examples import examples
 
 CAPACITY = 12
 
@@ -49,7 +50,7 @@ operations = st.lists(st.one_of(texts, st.integers(0, 5)), max_size=60)
 
 
 @given(operations)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_tree_behaves_as_a_block_by_block_lru(steps: list[str | int]) -> None:
     pool, reference = KvBlockPool(CAPACITY, 1), ReferencePool(CAPACITY)
     held: list[tuple[str, PrefixNode]] = []

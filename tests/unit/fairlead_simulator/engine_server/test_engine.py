@@ -5,7 +5,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_simulator.engine_model.costs import DecodeCost, PrefillCost
@@ -15,6 +15,7 @@ from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.requests import Generation
 from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
+from fairlead_testing.examples import examples
 
 FAR = 1e7
 DECODE = DecodeCost(fixed=0.02, per_context_token=7.2e-8, per_sequence=0.00005)
@@ -271,7 +272,7 @@ def run(engine: ServedEngine, plan: Arrivals, pause: float | None) -> list[Gener
 
 
 @given(small, arrivals, st.floats(0.001, 0.05))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_results_do_not_depend_on_how_often_the_engine_is_advanced(engine: EngineSettings, plan: Arrivals, pause: float) -> None:
     once, often = an_engine(engine), an_engine(engine)
     for one, other in zip(run(once, plan, None), run(often, plan, pause), strict=True):
@@ -290,7 +291,7 @@ def test_results_do_not_depend_on_how_often_the_engine_is_advanced(engine: Engin
 
 
 @given(small, arrivals, st.floats(0.001, 0.05))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_every_request_ends_once_and_leaves_nothing_behind(engine: EngineSettings, plan: Arrivals, pause: float) -> None:
     served = an_engine(engine)
     generations = run(served, plan, pause)
@@ -309,7 +310,7 @@ def test_every_request_ends_once_and_leaves_nothing_behind(engine: EngineSetting
 
 
 @given(small, arrivals)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_no_event_comes_before_the_announced_time(engine: EngineSettings, plan: Arrivals) -> None:
     served, now = an_engine(engine), 0.0
     for number, (gap, tokens, output, letter, _) in enumerate(plan):

@@ -1,9 +1,10 @@
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_simulator.replay.prompts import BodyWriter, PromptWriter
 from fairlead_simulator.traces.rows import TraceRow
+from fairlead_testing.examples import examples
 
 
 def row(length: int, *ids: int) -> TraceRow:
@@ -26,7 +27,7 @@ def test_texts_depend_on_the_id_alone() -> None:
 
 
 @given(st.sets(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=20))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_different_ids_differ_from_their_first_words_on(ids: set[int]) -> None:
     writer = PromptWriter(4)
     assert len({writer.block(number, 0)[:16] for number in ids}) == len(ids)

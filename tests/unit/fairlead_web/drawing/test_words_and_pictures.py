@@ -5,13 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
 from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.instances import InstanceTransition
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, MovesEffect, TimelineBucket
+from fairlead_testing.examples import examples
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.drawing.charts import even_ticks, sparkline, stacked_timeline, time_ticks
@@ -41,7 +42,7 @@ def test_any_name_is_safe_in_a_path() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e9)), max_size=60))
-@settings(max_examples=60)
+@examples(60)
 def test_a_sparkline_stays_in_its_box_and_breaks_at_gaps(values: list[float | None]) -> None:
     line = sparkline(values, "x")
     numbers = [float(part) for part in line.line.replace("M", " ").replace("L", " ").split()]
@@ -107,7 +108,7 @@ def test_states_are_drawn_only_inside_the_range() -> None:
 
 
 @given(st.dictionaries(st.tuples(st.integers(0, 25), st.integers(0, 25)), st.integers(1, 50), max_size=80))
-@settings(max_examples=50)
+@examples(50)
 def test_the_flow_matrix_and_what_it_hides_sum_to_all_moves(counts: dict[tuple[int, int], int]) -> None:
     flows = [MigrationFlow(source=f"i{a}", target=f"i{b}", count=count) for (a, b), count in counts.items()]
     total = sum(counts.values())
@@ -193,7 +194,7 @@ def test_yaml_is_plain_where_it_can_be_and_quoted_where_it_must() -> None:
         max_leaves=10,
     )
 )
-@settings(max_examples=200)
+@examples(200)
 def test_yaml_reads_back_as_the_document(document: object) -> None:
     assert yaml.safe_load(yaml_text(document)) == document
 

@@ -5,9 +5,10 @@ import io
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_testing.examples import examples
 from fairlead_web.frame.exports import csv_lines, harmless, harmless_csv
 
 
@@ -33,7 +34,7 @@ def test_cells_become_harmless_and_numbers_stay_numbers(cell: str, safe: str) ->
     st.lists(st.lists(st.text('ab=+-@,"\n\r\té1', max_size=8), min_size=2, max_size=2), min_size=1, max_size=8),
     st.integers(1, 9),
 )
-@settings(max_examples=120)
+@examples(120)
 async def test_a_stream_cut_anywhere_keeps_its_records(rows: list[list[str]], size: int) -> None:
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)

@@ -10,6 +10,7 @@ from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.problems import Problem
 from fairlead_testing.running.web_client import visitor
+from fairlead_testing.waiting import PATIENCE_SECONDS
 
 
 async def test_the_frame_is_asked_for_while_the_content_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +26,7 @@ async def test_the_frame_is_asked_for_while_the_content_is(monkeypatch: pytest.M
         return await whoami(self)
 
     async def after_them(self: ControlApi, query: Any) -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             for one in asked.values():
                 await one.wait()
         return await sessions(self, query)

@@ -6,12 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration, HeatmapRow
+from fairlead_testing.examples import examples
 from fairlead_web.frame import exports
 from fairlead_web.heatmaps.cells import (
     EXACT_CELLS,
@@ -93,7 +94,7 @@ def test_exact_numbers_read_with_their_unit(value: float | None, unit: str, text
 
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.floats(0, 40)), min_size=5, max_size=5), min_size=1, max_size=6))
-@settings(max_examples=60)
+@examples(60)
 def test_the_canvas_gets_every_cell_and_its_exact_number(rows: list[list[float | None]]) -> None:
     made = heatmap(rows, limit=5.0)
     header, body, steps = unpacked(packed(made))
@@ -117,7 +118,7 @@ def test_an_empty_map_is_one_transparent_pixel() -> None:
 
 
 @given(st.integers(1, 360), st.integers(1, 512), st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_a_click_anywhere_in_a_cell_finds_that_cell(columns: int, rows: int, data: st.DataObject) -> None:
     made = replace(heatmap([[0.0]]), columns=columns, rows=[replace(heatmap([[0.0]]).rows[0], instance=f"i{n}") for n in range(rows)])
     column, row = data.draw(st.integers(0, columns - 1)), data.draw(st.integers(0, rows - 1))

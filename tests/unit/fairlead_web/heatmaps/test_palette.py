@@ -6,9 +6,10 @@ import zlib
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_testing.examples import examples
 from fairlead_web.heatmaps.palette import LIMIT_LEVEL, NO_DATA, SAME_LEVEL, change, change_level, cividis, encode_png, levels_of, limited
 
 
@@ -34,7 +35,7 @@ def decoded(png: bytes) -> tuple[int, int, bytes, dict[bytes, bytes]]:
 
 
 @given(st.integers(1, 40), st.integers(1, 20))
-@settings(max_examples=40)
+@examples(40)
 def test_a_picture_holds_exactly_the_levels_it_was_made_of(width: int, height: int) -> None:
     levels = bytes((width * 7 + height * 13 + index * 31) % 256 for index in range(width * height))
     assert decoded(encode_png(width, height, levels, cividis()))[:3] == (width, height, levels)
@@ -78,7 +79,7 @@ def test_values_become_levels_and_saturate(value: float | None, maximum: float, 
 
 
 @given(st.floats(0.001, 1e6), st.floats(1.001, 1000))
-@settings(max_examples=60)
+@examples(60)
 def test_beyond_a_limit_the_colours_go_on_and_within_it_they_do_not_depend_on_the_maximum(limit: float, factor: float) -> None:
     maximum = limit * factor
     assert level_of(limit, maximum, limit) == level_of(limit, maximum * 3, limit)
@@ -88,7 +89,7 @@ def test_beyond_a_limit_the_colours_go_on_and_within_it_they_do_not_depend_on_th
 
 
 @given(st.floats(0, 1e5), st.floats(0.001, 1e4), st.floats(1, 1000))
-@settings(max_examples=200)
+@examples(200)
 def test_a_level_tells_whether_its_value_is_over_the_limit(value: float, limit: float, factor: float) -> None:
     level = level_of(value, limit * factor, limit)
     assert (level > LIMIT_LEVEL) == (value > limit)

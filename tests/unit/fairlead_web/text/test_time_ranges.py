@@ -3,10 +3,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
+from fairlead_testing.examples import examples
 from fairlead_web.text.time_ranges import covering_start, lifetime_start, parse_range, span_text, stamp
 
 NOW = datetime(2026, 11, 21, 10, 0, 30, tzinfo=UTC)
@@ -57,7 +58,7 @@ def test_a_range_that_cannot_be_read_names_the_field_and_the_remedy(start: str, 
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-@settings(max_examples=150)
+@examples(150)
 def test_no_text_makes_anything_but_a_range_or_a_refusal(start: str, end: str) -> None:
     try:
         found = parse_range(start, end, NOW)
@@ -67,7 +68,7 @@ def test_no_text_makes_anything_but_a_range_or_a_refusal(start: str, end: str) -
 
 
 @given(st.integers(10, 80 * 86400))
-@settings(max_examples=80)
+@examples(80)
 def test_span_texts_read_back_exactly(seconds: int) -> None:
     assert parse_range(f"now-{span_text(seconds)}", "now", NOW).seconds == seconds
 

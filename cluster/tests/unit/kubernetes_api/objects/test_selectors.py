@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubernetes_api.objects.errors import BadRequest
 from processkube.kubernetes_api.objects.selectors import parse_field_selector, parse_label_selector, selector_of_object
 from processkube.kubernetes_api.storing.representations import selector_text
+from processkube.testing.examples import examples
 
 Term = tuple[str, str, list[str]]
 keys = st.sampled_from(["app", "tier", "acme.dev/pool"])
@@ -46,7 +47,7 @@ def means(term: Term, found: dict[str, str]) -> bool:
     return found.get(key) in values
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(terms, max_size=4), labels, st.sampled_from(["", " "]))
 def test_a_selector_matches_exactly_when_all_its_terms_hold(chosen: list[Term], found: dict[str, str], space: str) -> None:
     text = f",{space}".join(spell(term, space) for term in chosen)
@@ -56,7 +57,7 @@ def test_a_selector_matches_exactly_when_all_its_terms_hold(chosen: list[Term], 
     assert not selector.matches(found) or label is None or found[label[0]] == label[1]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.dictionaries(keys, words, max_size=2), st.lists(expressions, max_size=2), labels)
 def test_the_text_of_a_selector_object_means_the_same(equal: dict[str, str], chosen: list[Term], found: dict[str, str]) -> None:
     selector = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubernetes_api.kinds.kinds import builtin_kinds
@@ -17,6 +17,7 @@ from processkube.kubernetes_api.schemas.builtin import definitions
 from processkube.kubernetes_api.schemas.decoding import decode_typed
 from processkube.kubernetes_api.schemas.schemas import apply_defaults, prune
 from processkube.kubernetes_api.schemas.validation import validate
+from processkube.testing.examples import examples
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -40,7 +41,7 @@ values = st.recursive(
 objects = st.dictionaries(st.sampled_from([*SCHEMA["properties"], "other"]), values, max_size=5)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(objects)
 def test_pruning_and_defaulting_come_to_rest(value: dict[str, Any]) -> None:
     prune(value, SCHEMA)
@@ -52,7 +53,7 @@ def test_pruning_and_defaulting_come_to_rest(value: dict[str, Any]) -> None:
     assert "b" in value["inner"] if isinstance(value["inner"], dict) else True
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(objects)
 def test_an_unchanged_value_has_no_faults_whatever_it_is(value: dict[str, Any]) -> None:
     assert validate(value, SCHEMA, "", copy_of(value)) == []

@@ -6,10 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubernetes_api.serving.logs import POLL_SECONDS, file_log_source, log_path
+from processkube.testing.examples import examples
 
 
 async def read(folder: Path, tail: int | None) -> bytes:
@@ -17,7 +18,7 @@ async def read(folder: Path, tail: int | None) -> bytes:
     return b"".join([block async for block in source("ns", "pod", "c", follow=False, tail_lines=tail)])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(lines=st.lists(st.sampled_from(["", "x", "long " * 40]), max_size=12), ends=st.booleans(), tail=st.integers(0, 14))
 def test_the_last_lines_are_those_of_the_whole(tmp_path_factory: pytest.TempPathFactory, lines: list[str], ends: bool, tail: int) -> None:
     folder = tmp_path_factory.mktemp("logs")

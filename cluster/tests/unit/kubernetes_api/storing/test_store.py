@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubernetes_api.kinds.kinds import ResourceKind, builtin_kinds
 from processkube.kubernetes_api.objects.selectors import parse_field_selector, parse_label_selector, selects
 from processkube.kubernetes_api.storing.store import HISTORY_LENGTH, Store
 from processkube.kubernetes_api.storing.watches import Watch, WatchRequest
+from processkube.testing.examples import examples
 
 
 def item(name: str, app: str = "a", value: int = 0) -> dict[str, Any]:
@@ -57,7 +58,7 @@ async def watched(store: Store, version: int, selector: str) -> list[dict[str, A
     return [json.loads(line) for line in b"".join(lines).splitlines()]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(operations, st.data())
 def test_a_watch_resumed_anywhere_leads_to_the_present(chosen: list[tuple[str, str, str]], data: st.DataObject) -> None:
     store = Store(Path(":memory:"))
@@ -82,7 +83,7 @@ def test_a_watch_resumed_anywhere_leads_to_the_present(chosen: list[tuple[str, s
     store.close()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(chosen=operations)
 def test_a_reopened_store_is_the_same_store(tmp_path_factory: pytest.TempPathFactory, chosen: list[tuple[str, str, str]]) -> None:
     path = tmp_path_factory.mktemp("store") / "objects.sqlite"
@@ -97,7 +98,7 @@ def test_a_reopened_store_is_the_same_store(tmp_path_factory: pytest.TempPathFac
 
 
 @given(operations)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_resource_versions_only_grow(chosen: list[tuple[str, str, str]]) -> None:
     store = Store(Path(":memory:"))
     versions = perform(store, chosen)
@@ -107,7 +108,7 @@ def test_resource_versions_only_grow(chosen: list[tuple[str, str, str]]) -> None
 
 
 @given(operations)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_a_list_by_label_is_the_list_of_those_that_have_it(chosen: list[tuple[str, str, str]]) -> None:
     store = Store(Path(":memory:"))
     perform(store, chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubernetes_api.objects.errors import Conflict
@@ -20,6 +20,7 @@ from processkube.kubernetes_api.writing.server_side_apply import (
     record_update,
     write_ownership,
 )
+from processkube.testing.examples import examples
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -71,7 +72,7 @@ def plain(value: Any) -> Any:
     return sorted(value, key=str) if isinstance(value, list) and value and isinstance(value[0], str) else value
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(objects)
 def test_field_sets_survive_their_wire_form(item: dict[str, Any]) -> None:
     paths = field_set(item, SCHEMA)
@@ -80,14 +81,14 @@ def test_field_sets_survive_their_wire_form(item: dict[str, Any]) -> None:
     assert read_ownership(write_ownership(owners)) == owners
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(objects, objects)
 def test_changes_are_fields_of_the_new_object_and_none_when_equal(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert changed_fields(old, new, SCHEMA) <= field_set(new, SCHEMA)
     assert changed_fields(old, copy_of(old), SCHEMA) == set()
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(objects, objects)
 def test_the_last_apply_of_a_lone_manager_is_the_whole_truth(first: dict[str, Any], second: dict[str, Any]) -> None:
     live, owners = apply(None, first, {}, manager("m"), SCHEMA, force=False)
@@ -95,7 +96,7 @@ def test_the_last_apply_of_a_lone_manager_is_the_whole_truth(first: dict[str, An
     assert plain(live["spec"]) == plain(second["spec"])
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(objects, objects)
 def test_an_apply_conflicts_exactly_over_fields_it_would_change(first: dict[str, Any], second: dict[str, Any]) -> None:
     live, owners = apply(None, first, {}, manager("one"), SCHEMA, force=False)
@@ -114,7 +115,7 @@ def test_an_apply_conflicts_exactly_over_fields_it_would_change(first: dict[str,
     assert merged["spec"].get("a", 0) == second["spec"].get("a", first["spec"].get("a", 0))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(objects, objects)
 def test_after_a_plain_write_every_changed_field_has_one_owner(first: dict[str, Any], second: dict[str, Any]) -> None:
     live, owners = apply(None, first, {}, manager("gitops"), SCHEMA, force=False)

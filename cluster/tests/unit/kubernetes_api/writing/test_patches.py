@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processkube.kubernetes_api.objects.errors import ApiError
 from processkube.kubernetes_api.objects.objects import copy_of
 from processkube.kubernetes_api.schemas.builtin import resolved
 from processkube.kubernetes_api.writing.patches import json_patch, merge_patch, strategic_merge_patch
+from processkube.testing.examples import examples
 
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.text("ab", max_size=2)),
@@ -36,7 +37,7 @@ def difference(old: Any, new: Any) -> Any:
     return patch
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(objects.map(without_nulls), objects.map(without_nulls))
 def test_a_merge_patch_leads_from_any_object_to_any_other(old: dict[str, Any], new: dict[str, Any]) -> None:
     before = copy_of(old)
@@ -44,7 +45,7 @@ def test_a_merge_patch_leads_from_any_object_to_any_other(old: dict[str, Any], n
     assert old == before
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(objects, objects)
 def test_a_merge_patch_is_idempotent(target: dict[str, Any], patch: dict[str, Any]) -> None:
     once = merge_patch(target, patch)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import exp, inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import UnknownName
@@ -21,6 +21,7 @@ from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry
 from fairlead_testing.builders.routing import ScriptedView, dispatches, entry, refusals, request, table, view_over
+from fairlead_testing.examples import examples
 
 NOW = 1_000.0
 
@@ -358,7 +359,7 @@ def test_what_is_about_to_decode_counts_before_it_does() -> None:
     assert refusals(scheduler.submit(request("second", 6_250, at=LATER), LATER))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 60_000), st.booleans()), min_size=10, max_size=60),
     st.sampled_from(["Load", "Predicted"]),

@@ -1,7 +1,7 @@
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.reports.rejections import RejectionReason
@@ -22,6 +22,7 @@ from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, having_seen, refusals, request, table
+from fairlead_testing.examples import examples
 
 
 def view_of(pending: list[int], mode: str = "Load", headroom: float = 1.0, hits: dict[tuple[str, str], int] | None = None) -> ScriptedView:
@@ -94,7 +95,7 @@ def test_each_refusal_says_what_happened() -> None:
     assert nobody_serves(request("r"), POOL, 5.0, 5.0).message == "no instance of pool default/chat accepts requests (waited 5.0 s for one)"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(0, 90_000), min_size=1, max_size=6), st.integers(1, 40_000), st.floats(0.1, 3.0))
 def test_a_refusal_means_that_no_candidate_meets_the_limit_and_an_admission_that_one_does(
     pending: list[int], tokens: int, headroom: float

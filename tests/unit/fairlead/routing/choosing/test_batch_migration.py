@@ -2,7 +2,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.choosing.batch_migration import MigrationRules, decode_delay_seconds, plan_moves
@@ -10,6 +10,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import QueuedMove
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead_testing.builders.routing import ScriptedView, cause, entry, request, table
+from fairlead_testing.examples import examples
 
 RULES = MigrationRules(slo_seconds=5.0, bottleneck_seconds=3.0)
 
@@ -118,7 +119,7 @@ def test_a_single_long_prefill_is_no_bottleneck_until_it_should_be_over() -> Non
 QUEUES = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 2), st.integers(1, 20_000), st.integers(0, 20_000)), max_size=25)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(QUEUES, st.tuples(*[st.integers(0, 30_000)] * 3))
 def test_moves_obey_every_rule(drawn: list[tuple[int, int, int, int]], dispatched: tuple[int, int, int]) -> None:
     names = ("a", "b", "c")
@@ -148,7 +149,7 @@ def test_moves_obey_every_rule(drawn: list[tuple[int, int, int, int]], dispatche
         assert late or not any(move.source == name for move in moves), "nothing leaves an instance where all meet the SLO"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(1, 15_000), max_size=15), st.integers(0, 30_000), st.integers(0, 30_000))
 def test_a_second_run_moves_nothing_back_and_nothing_more(misses: list[int], here: int, there: int) -> None:
     queues = {"i": [queued(f"r{number}", "i", "j", miss, miss, float(number)) for number, miss in enumerate(misses)], "j": []}
@@ -212,7 +213,7 @@ LARGE_QUEUES = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     LARGE_QUEUES,
     st.tuples(*[st.sampled_from([0, 5_000, 20_000, 31_249, 40_000])] * 4),

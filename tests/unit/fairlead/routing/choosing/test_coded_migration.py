@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.choosing.coded_migration import CodedRules, coded_moves
@@ -12,6 +12,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import QueuedMove
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead_testing.builders.routing import ScriptedView, entry, request, table
+from fairlead_testing.examples import examples
 
 HALF_THE_SLO = CodedRules(threshold_tokens=15_625)
 """2.5 s at 6,250 tokens a second."""
@@ -102,7 +103,7 @@ def test_more_cached_tokens_come_first_where_a_request_goes() -> None:
 QUEUES = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 20_000), st.integers(0, 20_000), st.floats(0, 5)), max_size=25)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(QUEUES, st.tuples(*[st.integers(0, 30_000)] * 4), st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")))
 def test_every_move_gains_and_none_is_made_to_an_overloaded_instance(
     drawn: list[tuple[str, int, int, float]], dispatched: tuple[int, ...], pair: tuple[str, str]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.reports.bindings import Binding, BindingReason
@@ -13,6 +13,7 @@ from fairlead.routing.contracts.vectors import FloatVector, PoolVectors
 from fairlead.routing.policies import fairlead
 from fairlead.routing.policies.fairlead import Fairlead, FairleadParameters
 from fairlead_testing.builders.routing import POOL, ScriptedView, load_of, request, table
+from fairlead_testing.examples import examples
 
 NOW = 100.0
 MICROSECONDS = st.sampled_from([0, 40_000, 500_000, 3_000_001])
@@ -40,7 +41,7 @@ class DecodingView(ScriptedView):
         return self.vectors().wait_seconds * 0.3 if self.overtakes else None
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.tuples(LOADS, st.sampled_from([0, 512, 4096])), min_size=1, max_size=9),
     st.sampled_from([0.2, 0.7, 1.3]),

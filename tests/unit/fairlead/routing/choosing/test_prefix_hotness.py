@@ -2,10 +2,11 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.choosing.prefix_hotness import CODE, PAPER, HotnessSettings, PrefixHotness
+from fairlead_testing.examples import examples
 
 
 def prompt(shared: str, shared_blocks: int, unique: int, length: int) -> tuple[int, ...]:
@@ -87,7 +88,7 @@ def test_prompts_without_a_full_block_are_keyed_by_their_bytes_and_not_counted()
     assert tree.window() == ()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), max_size=150),
     st.sampled_from([PAPER, CODE, HotnessSettings(hot_share=0.3, cold_share=0.1, window=30, min_samples=5)]),

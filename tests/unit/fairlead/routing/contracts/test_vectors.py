@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState, Role
@@ -19,6 +19,7 @@ from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead_testing.builders.routing import POOL, entry, request, table
+from fairlead_testing.examples import examples
 
 NAMES = tuple(f"i{number:02d}" for number in range(14))
 STEP = st.tuples(st.sampled_from(["count", "first", "end", "insert", "drop", "break", "role"]), st.sampled_from(NAMES), st.integers(0, 3))
@@ -71,7 +72,7 @@ class Stage:
             self.view.invalidate()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(STEP, max_size=40))
 def test_kept_vectors_equal_fresh_ones_after_any_history(steps: list[tuple[str, str, int]]) -> None:
     stage = Stage()

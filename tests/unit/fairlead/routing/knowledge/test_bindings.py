@@ -2,7 +2,7 @@ import sys
 from collections import Counter
 from itertools import count
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.binding_races import Held, Verdict, judge, next_version
@@ -10,6 +10,7 @@ from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.knowledge.bindings import MOST_PENDING, SessionBindings
 from fairlead_testing.builders.routing import POOL, entry
+from fairlead_testing.examples import examples
 
 
 def known() -> tuple[SessionBindings, dict[str, InstanceLoad]]:
@@ -120,7 +121,7 @@ class Answering:
         return told("s", self.held.instance, self.held.version, self.held.change)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     count=st.integers(1, 3 * MOST_PENDING),
     reports=st.lists(st.tuples(st.integers(1, 2 * MOST_PENDING), st.booleans(), st.booleans()), min_size=1, max_size=20),
@@ -278,7 +279,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(STEP, max_size=40))
 def test_session_counts_always_equal_the_bindings_held(steps: list[tuple[str, str, str, int]]) -> None:
     bindings, loads = known()

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.knowledge.estimators import FURTHEST, DecodeTimes, PrefillTimes
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EngineFacts, ModelledFacts
 from fairlead_testing.builders.routing import dispatches, request, table
+from fairlead_testing.examples import examples
 
 ENGINE = EngineFacts(type="vllm", port=8000, prefill_tokens_per_second=6250.0)
 
@@ -111,7 +112,7 @@ def test_the_same_observations_give_the_same_coefficients() -> None:
     assert trained("bilinear", noise=0.2).report() == trained("bilinear", noise=0.2).report()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.sampled_from(["linear", "bilinear"]),
     st.lists(st.tuples(st.integers(1, 100_000), st.integers(0, 100_000), st.floats(-1.0, 1e4)), min_size=30, max_size=60),

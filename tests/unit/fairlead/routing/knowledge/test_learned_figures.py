@@ -6,7 +6,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.admission.lifetimes import LONGEST_SECONDS, DecodeLifetimes
@@ -23,6 +23,7 @@ from fairlead.routing.knowledge.prefill_speeds import LEAST_SECONDS, MEMORY_SECO
 from fairlead.routing.knowledge.token_sizes import LEAST, MOST, TokenSizes
 from fairlead.routing.queues.deadline import FASTEST, SLOWEST, next_pace
 from fairlead.tables import EngineFacts
+from fairlead_testing.examples import examples
 
 ENGINE = EngineFacts(type="vllm", port=8000, prefill_tokens_per_second=6250.0)
 NUMBERS = st.one_of(
@@ -203,7 +204,7 @@ LEARNERS = {
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(history=st.lists(st.tuples(COUNTS, NUMBERS), max_size=120))
 def test_no_history_takes_a_figure_beyond_its_bounds_and_new_truth_outweighs_any(name: str, history: list[tuple[int, float]]) -> None:
     learner = LEARNERS[name]()
@@ -217,7 +218,7 @@ def test_no_history_takes_a_figure_beyond_its_bounds_and_new_truth_outweighs_any
 
 
 @pytest.mark.parametrize("name", [name for name, make in LEARNERS.items() if make().wait is not None])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(history=st.lists(st.tuples(COUNTS, NUMBERS), max_size=120))
 def test_a_lie_is_forgotten_with_time_alone(name: str, history: list[tuple[int, float]]) -> None:
     learner = LEARNERS[name]()

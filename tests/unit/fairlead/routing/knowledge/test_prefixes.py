@@ -1,10 +1,11 @@
 from collections import OrderedDict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.knowledge.prefixes import PrefixIndex, block_hashes, first_bytes_hash, prompt_root, shared_blocks
+from fairlead_testing.examples import examples
 
 
 def chain(*labels: int) -> tuple[int, ...]:
@@ -110,7 +111,7 @@ PROMPTS = st.lists(st.integers(0, 3), min_size=1, max_size=6).map(lambda labels:
 STEPS = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), PROMPTS, st.booleans()), max_size=60)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(STEPS, st.integers(1, 8), st.integers(0, 40))
 def test_the_index_equals_one_reference_lru_per_instance(
     steps: list[tuple[str, tuple[int, ...], bool]], capacity: int, nobody_asks_about_all_before: int

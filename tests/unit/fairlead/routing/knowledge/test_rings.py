@@ -3,7 +3,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
@@ -11,6 +11,7 @@ from fairlead.instances import InstanceState
 from fairlead.routing.knowledge import rings
 from fairlead.routing.knowledge.rings import FULL_CIRCLE, SALTS, CandidateRings, DualRing, HashRing, Key, anchor_count, key_shares
 from fairlead_testing.builders.routing import entries, entry
+from fairlead_testing.examples import examples
 
 WORKED = [(100, "A"), (300, "B"), (600, "C"), (900, "D")]
 KEYS: list[Key] = [(2, number * 0x9E3779B97F4A7C15 % (1 << 64)) for number in range(2000)]
@@ -88,7 +89,7 @@ def test_shares_follow_every_change_of_anchors_and_nothing_else() -> None:
     assert key_shares(pool) == before
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.floats(0.25, 4.0), min_size=2, max_size=8))
 def test_keys_are_shared_out_by_weight(weights: list[float]) -> None:
     pool = [replace(one, weight=weight) for one, weight in zip(entries(len(weights)), weights, strict=True)]
@@ -98,7 +99,7 @@ def test_keys_are_shared_out_by_weight(weights: list[float]) -> None:
         assert abs(share - fair) < 5 * fair / count**0.5, "as far as chance places so many anchors"
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(2, 8), st.floats(0.1, 4.0), st.floats(0.1, 4.0), st.data())
 def test_another_weight_moves_only_keys_of_that_instance_and_no_more_than_it_must(
     count: int, before: float, after: float, data: st.DataObject
@@ -113,7 +114,7 @@ def test_another_weight_moves_only_keys_of_that_instance_and_no_more_than_it_mus
     assert name not in (losers if grows else winners)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.integers(1, 9))
 def test_adding_an_instance_moves_only_keys_to_it_and_removing_it_restores_the_map(count: int) -> None:
     before, after = HashRing.of(entries(count)), HashRing.of(entries(count + 1))
@@ -123,7 +124,7 @@ def test_adding_an_instance_moves_only_keys_to_it_and_removing_it_restores_the_m
     assert len(moved) < 2.0 * len(KEYS) / (count + 1)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(2, 9), st.integers(1, 4), st.data())
 def test_candidates_are_distinct_and_losing_another_instance_keeps_them(count: int, wanted: int, data: st.DataObject) -> None:
     everyone = entries(count)
@@ -139,7 +140,7 @@ def test_candidates_are_distinct_and_losing_another_instance_keeps_them(count: i
             assert after.candidates(key) == candidates
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(2, 9), st.integers(1, 4))
 def test_a_new_instance_takes_the_place_of_at_most_one_candidate(count: int, wanted: int) -> None:
     before, after = CandidateRings.of(entries(count), wanted), CandidateRings.of(entries(count + 1), wanted)
@@ -148,7 +149,7 @@ def test_a_new_instance_takes_the_place_of_at_most_one_candidate(count: int, wan
         assert new == old or (f"i{count:02d}" in new and len(set(old) - set(new)) <= 1)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(1, 9), st.sampled_from(["distinct", "paper"]))
 def test_the_dual_ring_names_the_first_two_candidates_of_any_number_of_rings(count: int, mode: str) -> None:
     dual, many = CandidateRings.of(entries(count), 2, mode), CandidateRings.of(entries(count), 4, mode)

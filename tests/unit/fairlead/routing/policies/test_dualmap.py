@@ -4,7 +4,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
@@ -17,6 +17,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.rings import CandidateRings
 from fairlead.routing.policies.dualmap import DualMap, DualMapParameters
 from fairlead_testing.builders.routing import POOL, ScriptedView, cause, entries, entry, left, request, table
+from fairlead_testing.examples import examples
 
 PAIR = ("i00", "i01")
 NONE: Mapping[str, Any] = MappingProxyType({})
@@ -176,7 +177,7 @@ def test_a_pool_of_one_has_one_answer() -> None:
     assert (decision.instance, decision.reason, decision.alternate) == ("i00", DecisionReason.ONLY_INSTANCE, None)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.tuples(st.integers(0, 60_000), st.integers(0, 60_000)), st.tuples(st.integers(0, 9_000), st.integers(0, 9_000)))
 def test_the_larger_hit_wins_unless_it_is_overloaded_and_the_other_is_better(pending: tuple[int, int], hits: tuple[int, int]) -> None:
     decision = choose(pending, hits)
@@ -256,7 +257,7 @@ LOADS = st.one_of(st.sampled_from([0, 23_250, 31_250, 31_251]), st.integers(0, 6
 HITS = st.one_of(st.sampled_from([0, 512, 7_999]), st.integers(0, 8_000))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.tuples(LOADS, LOADS), st.tuples(HITS, HITS), st.booleans())
 def test_the_rules_for_many_are_with_two_those_for_a_pair(pending: tuple[int, int], hits: tuple[int, int], rebalance: bool) -> None:
     pool = table(2, policy="dualmap")
@@ -270,7 +271,7 @@ def test_the_rules_for_many_are_with_two_those_for_a_pair(pending: tuple[int, in
     assert decisions[0] == decisions[1]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(3, 4), st.data())
 def test_no_candidate_of_many_holds_more_unless_the_chosen_one_is_a_way_out_of_an_overload(candidates: int, data: st.DataObject) -> None:
     pending = data.draw(st.lists(LOADS, min_size=6, max_size=6))

@@ -3,7 +3,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import InstanceState
@@ -13,6 +13,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.policies.ear import Ear, EarParameters, prefix_session
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import POOL, ScriptedView, dispatches, entry, request, table
+from fairlead_testing.examples import examples
 
 CAPACITY = 100_000
 
@@ -185,7 +186,7 @@ def test_free_kv_is_what_neither_the_engine_nor_this_router_knows_to_be_used() -
     assert busy.free_kv_tokens(CAPACITY) == 25_000
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3), st.booleans()), min_size=10, max_size=80))
 def test_a_session_migrates_at_most_once_per_cooldown(steps: list[tuple[int, int, bool]]) -> None:
     parameters = {"hot_tokens": 3000, "cooldown_seconds": 30}

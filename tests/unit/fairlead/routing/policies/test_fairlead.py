@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
@@ -36,6 +36,7 @@ from fairlead_testing.builders.routing import (
     table,
     view_over,
 )
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.learnt_models import sum_of
 from fairlead_testing.worlds.watched_policy import WatchedPolicy
 
@@ -465,7 +466,7 @@ def test_prompts_that_one_step_finishes_together_teach_their_common_pace() -> No
     assert load.prefill_pace == pytest.approx(1.0, abs=0.2), "the second counts as done in no time, the first in twice its own"
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(st.tuples(st.integers(100, 30_000), st.floats(0.0, 2.0)), min_size=1, max_size=40),
     st.sampled_from([0.0, 0.02, 0.5]),

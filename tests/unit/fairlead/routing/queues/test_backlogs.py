@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import floor
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.contracts.requests import Overtaken, RoutingRequest
@@ -17,6 +17,7 @@ from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.turns import Tenants, Turns
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import request, table
+from fairlead_testing.examples import examples
 
 INSTANCES = ("i0", "i1", "i2")
 TENANTS = ("a", "b", "c", "d", "e", "f")
@@ -184,7 +185,7 @@ def sent_of(arrivals: list[tuple[int, str, int]], policy: str, *, plain: bool) -
 ARRIVALS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(TENANTS), st.integers(100, 20_000)), min_size=10, max_size=60)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(ARRIVALS, st.sampled_from(["fairlead", "dualmap", "min-ttft"]))
 def test_requests_go_where_and_when_the_plain_sum_sends_them(arrivals: list[tuple[int, str, int]], policy: str) -> None:
     assert sent_of(arrivals, policy, plain=False) == sent_of(arrivals, policy, plain=True)

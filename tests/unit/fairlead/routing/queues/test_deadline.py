@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.contracts.loads import InstanceLoad
@@ -20,6 +20,7 @@ from fairlead.routing.queues.deadline import (
     next_pace,
 )
 from fairlead_testing.builders.routing import load_of, request
+from fairlead_testing.examples import examples
 
 TARGET = 5.0
 DUE = TARGET * 0.98
@@ -347,7 +348,7 @@ def most_in_time(prefills: Sequence[tuple[float, float]], now: float) -> int:
     return best
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(PREFILLS)
 def test_as_many_are_in_time_as_any_order_could_bring(prefills: list[tuple[float, float]]) -> None:
     rounded = [(round(seconds, 6), at) for seconds, at in prefills]
@@ -363,7 +364,7 @@ def test_as_many_are_in_time_as_any_order_could_bring(prefills: list[tuple[float
     assert sent == most_in_time(rounded, 4.0)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(PREFILLS, st.lists(st.floats(0.0, 3.0), max_size=9), st.booleans(), st.sampled_from([0.0, 0.1, 1.0]))
 def test_every_request_is_taken_exactly_once_when_the_pool_calms_down(
     prefills: list[tuple[float, float]], pauses: list[float], calm: bool, share: float
@@ -383,7 +384,7 @@ def test_every_request_is_taken_exactly_once_when_the_pool_calms_down(
     assert waiting.take(now) is None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.sampled_from([0.5, 1.0, 1.5, 2.0]), st.floats(0.06, 3.0), st.booleans()), max_size=30))
 def test_late_are_at_each_look_those_past_their_latest_start_however_the_pace_moves(steps: list[tuple[float, float, float, bool]]) -> None:
     load = load_of("i0")

@@ -1,9 +1,10 @@
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.disciplines import InstanceQueue
 from fairlead_testing.builders.routing import request
+from fairlead_testing.examples import examples
 
 
 def tracked(name: str, hit: int = 0, since: float = 0.0) -> TrackedRequest:
@@ -107,7 +108,7 @@ def test_what_gave_up_waiting_late_is_forgotten_while_others_are_always_in_time(
     assert len(queue._late) < 200
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(
     st.sampled_from(("fifo", "longest_hit", "slack")),
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 6)), max_size=20),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.capabilities import Source
@@ -14,6 +14,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, SloFacts
 from fairlead_testing.builders.routing import refusals, request, table
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.virtual_pool import VirtualPool, conversations
 
 POLICIES = ("fairlead", "preble", "min-ttft", "ear", "dualmap", "mooncake", "lmetric")
@@ -40,7 +41,7 @@ def fresh(name: str, tokens: int, at: float) -> RoutingRequest:
     seed=st.integers(0, 10_000),
     busy=st.floats(0.05, 0.4),
 )
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_below_saturation_nothing_is_refused_and_the_speed_is_found_whatever_was_declared(
     policy: str, mode: str, speed: float, factor: float, seed: int, busy: float
 ) -> None:
@@ -64,7 +65,7 @@ def test_an_idle_pool_takes_every_long_prompt_whatever_speed_it_was_told(policy:
 
 
 @given(policy=st.sampled_from(POLICIES), speed=SPEEDS, factor=FACTORS, tokens=st.integers(1, 200_000), seen=st.integers(0, 8))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_an_idle_instance_refuses_nothing_by_a_declared_or_a_measured_speed(
     policy: str, speed: float, factor: float, tokens: int, seen: int
 ) -> None:

@@ -14,13 +14,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import request, table
+from fairlead_testing.examples import examples
 
 POISONS = ("status", "answer", "lost", "timeout", "slow-status", "flaky", "mid-stream", "hang-up", "refused", "mixed")
 TICK_SECONDS = 0.1
@@ -259,7 +260,7 @@ def test_with_nobody_else_to_try_it_an_engine_of_its_own_goes_on() -> None:
     assert {one.outcome for one in fleet.of("good")} <= {"served", ""}
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@examples(25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
     engines=st.integers(1, 4),
     policy=st.sampled_from(POLICIES),

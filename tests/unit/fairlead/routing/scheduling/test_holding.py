@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.reports.loads import HeldDemand
@@ -13,6 +13,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import EarlyRejectionFacts, HoldingFacts, Outlook, RoutingTable
 from fairlead_testing.builders.routing import dispatches, entries, refusals, request, table
+from fairlead_testing.examples import examples
 
 COMING = replace(table(0), outlook=Outlook.COMING, holding=HoldingFacts(hold_for_seconds=120.0, held_requests=20))
 
@@ -136,7 +137,7 @@ def test_early_rejection_does_not_refuse_a_request_for_the_time_in_which_it_was_
 ARRIVE, LEAVE, PASS, OPEN, CLOSE, LOSE = "arrive", "leave", "time", "open", "close", "lose"
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(st.sampled_from([ARRIVE, ARRIVE, ARRIVE, LEAVE, PASS, OPEN, CLOSE, LOSE]), st.integers(0, 40)), max_size=60))
 def test_the_hold_is_bounded_in_order_and_answers_each_request_exactly_once(steps: list[tuple[str, int]]) -> None:
     now, version, arrived = 0.0, 1, 0

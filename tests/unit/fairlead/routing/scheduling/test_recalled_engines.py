@@ -5,7 +5,7 @@ after 200 requests.
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.capabilities import REMEMBERED_SECONDS, EngineCapability, Figure, Source
@@ -14,6 +14,7 @@ from fairlead.routing.knowledge.engine_memories import keep
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, RoutingTable, SloFacts
 from fairlead_testing.builders.routing import refusals, request, table
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.virtual_pool import VirtualPool, conversations
 
 DAY = 86_400.0
@@ -41,7 +42,7 @@ def scheduler_of(mode: str, *, instances: int = 4, target: float = 5.0, tpot: fl
     wrong_step=OFF,
     seed=st.integers(0, 10_000),
 )
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_speeds_that_are_remembered_wrong_by_a_factor_of_four_are_right_after_two_hundred_requests(
     mode: str, policy: str, speed: float, wrong: float, wrong_step: float, seed: int
 ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
@@ -27,6 +27,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry, PoolKey
 from fairlead_testing.builders.routing import POOL, entry, request, table
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.watched_policy import is_spared
 
 NAMES = tuple(f"i{number}" for number in range(5))
@@ -376,10 +377,5 @@ class SchedulerHistory(RuleBasedStateMachine):
 def test_any_history_keeps_the_books_exact() -> None:
     run_state_machine_as_test(
         SchedulerHistory,
-        settings=settings(
-            max_examples=120,
-            stateful_step_count=50,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        ),
+        settings=examples(120, suppress=[HealthCheck.filter_too_much]),
     )

@@ -5,7 +5,7 @@ the books of every router are exact, and nothing is left anywhere.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -17,6 +17,7 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_testing.builders.routing import entry, request, table
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.router_wire import Wire
 
 NAMES = tuple(f"i{number}" for number in range(4))
@@ -215,10 +216,5 @@ class SharedHistory(RuleBasedStateMachine):
 def test_whatever_gets_lost_between_routers_the_books_stay_exact() -> None:
     run_state_machine_as_test(
         SharedHistory,
-        settings=settings(
-            max_examples=80,
-            stateful_step_count=50,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        ),
+        settings=examples(80, suppress=[HealthCheck.filter_too_much]),
     )

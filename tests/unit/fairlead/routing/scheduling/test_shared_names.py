@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.reports.bindings import Binding, BindingReason
@@ -18,6 +18,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.policies.ear import prefix_session
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_testing.builders.routing import POOL, table
+from fairlead_testing.examples import examples
 
 SYSTEM = tuple(range(1, 9))
 """Blocks that all conversations have in common."""
@@ -75,7 +76,7 @@ class World:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=8)
+@examples(8)
 @given(clients=st.integers(12, 24), instances=st.integers(2, 4), pause=st.sampled_from([0.0, 0.3, 2.0]))
 def test_one_name_for_all_clients_piles_up_on_no_instance(policy: str, clients: int, instances: int, pause: float) -> None:
     one, own = World(policy, instances), World(policy, instances)

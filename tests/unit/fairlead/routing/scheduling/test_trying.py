@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.instances import Role
@@ -13,6 +13,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EarlyRejectionFacts, PriorityClass, SloFacts
 from fairlead_testing.builders.routing import dispatches, entry, having_seen, refusals, request, table
+from fairlead_testing.examples import examples
 
 MODES = ("Disabled", "Load", "Predicted", "AfterPrefill")
 LONG = 400_000
@@ -148,7 +149,7 @@ def test_a_class_of_low_priority_is_tried_too() -> None:
 HISTORIES = st.lists(st.floats(0.0001, 500.0), min_size=0, max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.sampled_from(MODES),
     st.sampled_from(["fairlead", "min-ttft", "dualmap", "sticky", "preble", "least-request"]),

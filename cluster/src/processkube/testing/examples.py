@@ -1,0 +1,50 @@
+"""How many examples property tests run: 25 where somebody waits for the result, all of them in the nightly lane.
+
+A test says with `@examples(200)` how many it wants in all, and its profile decides how many it gets. No test sets a
+number of Hypothesis' own (`settings`), as that would ignore the profile. `pytest --hypothesis-profile` chooses one:
+
+- `few`, the default: at most `FEW` examples, and as many steps of a state machine. The same ones in each run, so that a
+  red build is always about the change.
+- `all`: what each test asks for, the same ones in each run.
+- `here`: as many, but new ones in each run, to look for what nobody has found yet.
+
+In none of them does an example fail because the machine was slow.
+"""
+
+from collections.abc import Collection
+
+from hypothesis import HealthCheck, Phase, settings
+
+FEW = 25
+STEPS = 50
+"""Of a state machine, in all, unless its test asks for more or fewer."""
+
+
+def register_profiles() -> None:
+    """For a conftest.py, before any test module is imported: their decorators ask which profile it is."""
+    plain = settings.get_profile("default")
+    settings.register_profile("here", plain, deadline=None, suppress_health_check=[HealthCheck.too_slow], stateful_step_count=STEPS)
+    settings.register_profile("all", settings.get_profile("here"), derandomize=True)
+    settings.register_profile("few", settings.get_profile("all"), max_examples=FEW, stateful_step_count=FEW)
+    settings.load_profile("few")
+
+
+def examples(
+    number: int, *, steps: int = STEPS, phases: Collection[Phase] = tuple(Phase), suppress: Collection[HealthCheck] = ()
+) -> settings:
+    """For a test or a state machine that wants `number` examples of `steps` each in all.
+
+    `suppress` names the health checks that do not hold there, beside the one for slow examples.
+    """
+    few = settings.get_current_profile_name().startswith("few")  # a verbosity that was asked for is appended to the name
+    return settings(
+        max_examples=min(number, FEW) if few else number,
+        stateful_step_count=min(steps, FEW) if few else steps,
+        phases=phases,
+        suppress_health_check=[HealthCheck.too_slow, *suppress],
+    )
+
+
+def search(limit: int) -> settings:
+    """For `hypothesis.find`, which ends at its first hit: after `limit` at the latest in any profile."""
+    return settings(max_examples=limit, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
