@@ -43,6 +43,7 @@ from fairlead_router.serving.bodies import header_value
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
 """Fields that lengthen or shorten a prompt by parts that are not in its bytes."""
 _MAY_HIDE = _UNSEEN | {"truncation"}
+_MAY_BE_IDS = frozenset({"prompt", "input_ids", "input"})
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
 """Suffixes by a prompt's kinds."""
@@ -61,7 +62,7 @@ class PromptSize(NamedTuple):
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
     """The size from which the tokens of a request's prompt are counted."""
     length = len(prompt.text)
-    if _is_token_ids(document):
+    if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
     if not _MAY_HIDE.isdisjoint(document) and _hides_part(document):
         return PromptSize(endpoint.path + "+unseen", length, False)

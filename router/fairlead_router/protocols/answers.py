@@ -171,14 +171,15 @@ class StreamReader:
         elif piece.endswith(b"\n\n") and piece.find(b"\n\n") == len(piece) - 2 and b"\r" not in piece:
             return b"" if self._hear(piece) else piece
         start, kept, shown = 0, self._passed, []  # `kept`: where what the client has not had begins
+        returns = b"\r" in text
         while True:
             if start >= kept and text.startswith(self._before, start):
                 start = self._skip_alike(text, start)
                 place = max(place, start)
-            blank = _BLANK_LINE.search(text, place)
-            if blank is None:
+            end = _event_end(text, place, returns=returns)
+            if not end:
                 break
-            place = blank.end()
+            place = end
             if self._hear(text[start:place]) and start >= kept:
                 shown.append(text[kept:start])
                 kept = place
@@ -295,9 +296,11 @@ class StreamReader:
             self._spoken.hear(self._name, large.document())
 
 
-def _event_end(text: bytes | bytearray, place: int) -> int:
-    """Where the first event ends that ends behind `place`; 0 = none does."""
-    if b"\r" not in text:
+def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = None) -> int:
+    """Where the first event ends that ends behind `place`; 0 = none does. `returns`: whether the text has a carriage
+    return in it; None = not known.
+    """
+    if not (b"\r" in text if returns is None else returns):
         found = text.find(b"\n\n", place)
         return 0 if found < 0 else found + 2
     blank = _BLANK_LINE.search(text, place)

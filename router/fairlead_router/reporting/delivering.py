@@ -16,9 +16,11 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from typing import Protocol
 
 from fairlead.reports.batches import Acknowledgement, AskAddress, Cargo, ReportBatch, ReportReceipt, RouterGone, RouterState
+from fairlead.reports.engines import LearntFigure
 from fairlead.tables import PoolKey
 from fairlead_client.internal import REPORT_SECONDS, SystemApi
 from fairlead_client.outcomes import Cause, Later, Outcome, Refused, Taken
@@ -85,6 +87,10 @@ another one in time: a router that is silent for 10 s counts as gone, and nobody
 """
 LOOK_SECONDS = 0.2
 """A new table is acknowledged within this many seconds."""
+LEARNED_SECONDS = 0.9
+"""Learned figures are not computed again before: each looks through hundreds of observations, and under load a post
+follows each collection.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +136,8 @@ class Delivery:
         self._acknowledged: tuple[Acknowledgement, ...] = ()
         """The tables whose acknowledgement has reached the API."""
         self._told_holding: frozenset[PoolKey] = frozenset()
+        self._learned: tuple[tuple[Acknowledgement, ...], float, tuple[LearntFigure, ...]] = (), -inf, ()
+        """The tables whose instances have the figures, when these were computed, and they."""
         self._random = random.Random()  # only for jitter between retries
 
     def wake(self) -> None:
@@ -262,10 +270,18 @@ class Delivery:
             use=use,
             troubled_engines=troubled,
             known_caches=tuple(chain.from_iterable(known)),
-            learnt_figures=tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool, now)),
+            learnt_figures=self._learnt_figures(now),
             asked_at=None if self._others is None else self._others.own,
             shares=self._pools.shares(),
         )
+
+    def _learnt_figures(self, now: float) -> tuple[LearntFigure, ...]:
+        """What was learned, at most `LEARNED_SECONDS` ago: figures rest on hundreds of requests, and change slowly."""
+        tables, (known, computed_at, figures) = self._pools.acknowledgements(), self._learned
+        if tables != known or not 0 <= now - computed_at < LEARNED_SECONDS:
+            figures = tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool, now))
+            self._learned = tables, now, figures
+        return figures
 
     def _holding(self) -> frozenset[PoolKey]:
         """The pools that hold requests: the control API must hear at once when that begins or ends."""

@@ -39,17 +39,12 @@ class DecodeHistory:
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
         """The present totals; from now on this many context tokens of this many requests decode."""
-        before = self._mark
-        seconds = max(0.0, now - before.at)
-        if seconds:
-            rate = (self.prefilled_tokens - before.prefilled_tokens) / seconds
+        at, token_seconds, request_seconds, _, prefilled_tokens = self._mark
+        seconds = now - at
+        if seconds > 0:
+            rate = (self.prefilled_tokens - prefilled_tokens) / seconds
             self.prefilled_per_second += (1 - exp(-seconds / RATE_SECONDS)) * (rate - self.prefilled_per_second)
-        self._mark = DecodeMark(
-            max(now, before.at),
-            before.token_seconds + self._tokens * seconds,
-            before.request_seconds + self._requests * seconds,
-            self.prefill_seconds,
-            self.prefilled_tokens,
-        )
+            at, token_seconds, request_seconds = now, token_seconds + self._tokens * seconds, request_seconds + self._requests * seconds
+        self._mark = mark = DecodeMark(at, token_seconds, request_seconds, self.prefill_seconds, self.prefilled_tokens)
         self._tokens, self._requests = tokens, requests
-        return self._mark
+        return mark

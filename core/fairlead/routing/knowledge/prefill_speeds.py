@@ -56,6 +56,7 @@ class _Prefill:
     tokens: int
     seconds: float
     at: float
+    is_kept: bool = False
 
 
 class PrefillSpeeds:
@@ -72,9 +73,13 @@ class PrefillSpeeds:
         """
         self.among_others = False
         """Whether other routers send to these instances too: so is measured from now on."""
-        self._prefills: deque[_Prefill] = deque(maxlen=KEPT_PREFILLS)
+        self._prefills: deque[_Prefill] = deque()
         self._latest: dict[str, _Prefill] = {}
         """Keyed by instance, also where it is not kept any more."""
+        self._long = self._slow = 0
+        """How many of the kept prefills are long enough, and slow enough, to tell a speed. They are counted as they
+        come: where prompts are short, each first token would look through all that are kept.
+        """
         self._new = 0
         self._used = 0
         self._spread: Spread | None = None
@@ -83,16 +88,20 @@ class PrefillSpeeds:
         """A prefill of this many uncached tokens took this long. Returns whether the speed was computed again."""
         latest = self._latest.get(instance)
         if latest is not None and seconds <= TOGETHER_SECONDS and now - latest.at <= TOGETHER_SECONDS:
+            self._count(latest, -1)
             latest.tokens += tokens
             latest.seconds += seconds
+            self._count(latest, 1)
             return False
+        if len(self._prefills) == KEPT_PREFILLS:
+            self._let_go(self._prefills.popleft())
         latest = self._latest[instance] = _Prefill(instance, tokens, seconds, now)
-        self._prefills.append(latest)
+        self._take(latest)
         self._new += 1
-        if self._new <= AGAIN_SHARE * len(self._prefills) and self.tokens_per_second is not None:
-            return False
-        self._measure()
-        return True
+        is_time = self._tells if self.tokens_per_second is None else self._new > AGAIN_SHARE * len(self._prefills)
+        if is_time:
+            self._measure()
+        return is_time
 
     def forget(self, instance: str) -> None:
         """Forget an instance that is gone, or where another engine runs now."""
@@ -108,9 +117,7 @@ class PrefillSpeeds:
         """The same prefills, each with its tokens multiplied by `times`: a token has other bytes than assumed."""
         if times != 1.0:
             self._latest.clear()
-            counted = (replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills)
-            self._prefills = deque(counted, maxlen=KEPT_PREFILLS)
-            self._measure()
+            self._replace([replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills])
         return self
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
@@ -128,8 +135,34 @@ class PrefillSpeeds:
     def _keep(self, prefills: Iterable[_Prefill]) -> None:
         kept = list(prefills)
         if len(kept) != len(self._prefills):
-            self._prefills = deque(kept, maxlen=KEPT_PREFILLS)
-            self._measure()
+            self._replace(kept)
+
+    def _replace(self, prefills: Iterable[_Prefill]) -> None:
+        while self._prefills:
+            self._let_go(self._prefills.popleft())
+        for one in prefills:
+            self._take(one)
+        self._measure()
+
+    def _take(self, prefill: _Prefill) -> None:
+        self._prefills.append(prefill)
+        prefill.is_kept = True
+        self._count(prefill, 1)
+
+    def _let_go(self, prefill: _Prefill) -> None:
+        self._count(prefill, -1)
+        prefill.is_kept = False
+
+    def _count(self, prefill: _Prefill, times: int) -> None:
+        if prefill.is_kept:
+            self._long += times * (prefill.tokens >= COMPARED_TOKENS)
+            self._slow += times * (prefill.seconds >= SLOW_SECONDS)
+
+    @property
+    def _tells(self) -> bool:
+        """Whether what is kept tells a speed."""
+        kept = len(self._prefills)
+        return self._long >= ENOUGH_PREFILLS or (kept >= ENOUGH_PREFILLS and self._slow >= kept - kept // 2)
 
     def _measure(self) -> None:
         self._new = 0
@@ -144,12 +177,9 @@ class PrefillSpeeds:
             self.computing_share = min(self.alone_share, max(LEAST_COMPUTING * self.alone_share, _slope(telling) * speed))
 
     def _telling(self) -> list[_Prefill]:
-        long = [one for one in self._prefills if one.tokens >= COMPARED_TOKENS]
-        if len(long) >= ENOUGH_PREFILLS:
-            return long
-        seconds = sorted(one.seconds for one in self._prefills)
-        slow = len(seconds) >= ENOUGH_PREFILLS and seconds[len(seconds) // 2] >= SLOW_SECONDS
-        return list(self._prefills) if slow else []
+        if self._long >= ENOUGH_PREFILLS:
+            return [one for one in self._prefills if one.tokens >= COMPARED_TOKENS]
+        return list(self._prefills) if self._tells else []
 
 
 class RecalledSpeed:

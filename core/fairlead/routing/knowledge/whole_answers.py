@@ -64,10 +64,10 @@ class WholeAnswers:
         figures were computed again.
         """
         steps = output_tokens - 1
-        row = (
-            (prompt_tokens / seconds, steps / seconds, steps * context_tokens / seconds, steps * requests / seconds) if seconds else (inf,)
-        )
-        if not LEAST_SECONDS <= seconds <= MOST_SECONDS or not 0 <= steps <= MOST_TOKENS or not all(0 <= one < inf for one in row):
+        if not LEAST_SECONDS <= seconds <= MOST_SECONDS or not 0 <= steps <= MOST_TOKENS:
+            return False
+        row = prompt_tokens / seconds, steps / seconds, steps * context_tokens / seconds, steps * requests / seconds
+        if not all(0 <= one < inf for one in row):
             return False
         at = self._next
         self._rows[at], self._at[at], self._instances[at] = row, now, instance

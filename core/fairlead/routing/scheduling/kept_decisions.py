@@ -19,6 +19,7 @@ from fairlead.gateway_keys import RateLimit
 from fairlead.reports.decisions import DecisionReason, DecisionRecord, KeptFor, RequestOutcome, Weighing
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.tables import PoolKey, RoutingTable
@@ -49,6 +50,26 @@ class End(NamedTuple):
     tpot_seconds: float | None = None
 
 
+class Noted(NamedTuple):
+    """A decision as it was made. Its record is made when it is kept: most of those that are noted are not."""
+
+    request: RoutingRequest
+    session: str | None
+    at: float
+    table: RoutingTable
+    chosen: str
+    others: tuple[str | None, ...]
+    """Where else it might have gone, besides the candidates."""
+    reason: DecisionReason
+    weighing: Weighing
+
+    @property
+    def runner_up(self) -> str | None:
+        """The first of those that were compared or kept in reserve beside the chosen one."""
+        compared = (*(one.instance for one in self.weighing.candidates), *self.others)
+        return next((one for one in compared if one is not None and one != self.chosen), None)
+
+
 class KeptDecisions:
     """Decisions of one pool in one router. `limit` bounds those waiting to be taken. If not `wanted`, none is kept."""
 
@@ -57,7 +78,7 @@ class KeptDecisions:
         self._sample_below = f"{int(sample_rate * 0x1_0000_0000):09x}"
         self._limit = limit
         self._wanted = wanted
-        self._noted: dict[str, DecisionRecord] = {}
+        self._noted: dict[str, Noted] = {}
         self._kept: list[DecisionRecord] = []
         self._ended: Counter[KeptFor] = Counter()
         """Number of ended requests by reason, since a row of that reason was last taken."""
@@ -93,14 +114,8 @@ class KeptDecisions:
     def note(self, tracked: TrackedRequest, decision: Decision, weighing: Weighing, table: RoutingTable, now: float) -> None:
         """What was compared for the decision that `tracked` has got (its id, instance and reason are set)."""
         chosen = tracked.instance or decision.instance
-        others = (*(one.instance for one in weighing.candidates), decision.alternate, *decision.fallbacks)
-        runner_up = next((one for one in others if one is not None and one != chosen), None)
-        self._noted[tracked.request.id] = replace(
-            self._plain(tracked, table, now, chosen),
-            runner_up=None if runner_up is None else instance_of(runner_up),
-            runner_up_rank=None if runner_up is None else rank_of(runner_up),
-            weighing=weighing,
-        )
+        others = (decision.alternate, *decision.fallbacks)
+        self._noted[tracked.request.id] = _noted(tracked, table, now, chosen, weighing, others)
 
     def forget(self, request_id: str) -> None:
         """The request gets another decision, or another router decides."""
@@ -125,8 +140,10 @@ class KeptDecisions:
             self._unkept += 1
             return
         if noted is None:
-            noted = self._plain(tracked, table, tracked.decided_at, next(iter(tracked.tried), tracked.instance))
-        self._kept.append(_ended(noted, tracked, end, table, why))
+            chosen = next(iter(tracked.tried), tracked.instance)
+            weighing = Weighing(rule=NOT_WEIGHED if chosen else NOBODY, candidates=(), considered=0)
+            noted = _noted(tracked, table, tracked.decided_at, chosen, weighing)
+        self._kept.append(self._record(noted, tracked, end, table, why))
 
     def take(self) -> tuple[DecisionRecord, ...]:
         """Decisions kept since the last take, with their weights."""
@@ -142,26 +159,48 @@ class KeptDecisions:
         unkept, self._unkept = self._unkept, 0
         return unkept
 
-    def _plain(self, tracked: TrackedRequest, table: RoutingTable, at: float, chosen: str) -> DecisionRecord:
-        request = tracked.request
+    def _record(self, noted: Noted, tracked: TrackedRequest, end: End, table: RoutingTable, why: KeptFor) -> DecisionRecord:
+        request, chosen, runner_up = noted.request, noted.chosen, noted.runner_up
+        served = tracked.instance if end.ttft_seconds is not None or end.outcome is RequestOutcome.SERVED else ""
         return DecisionRecord(
             id=tracked.decision_id,
             pool=self._pool,
             request=request.id,
             client_request=request.client_id or None,
-            session=tracked.session or request.session,
-            at=at,
-            policy=table.routing.policy,
-            table_version=table.version,
+            session=tracked.session or noted.session,
+            at=noted.at,
+            policy=noted.table.routing.policy,
+            table_version=noted.table.version,
             chosen=instance_of(chosen),
             chosen_rank=rank_of(chosen),
-            runner_up=None,
-            reason=tracked.reason if chosen else DecisionReason.NONE_CHOSEN,
+            runner_up=None if runner_up is None else instance_of(runner_up),
+            runner_up_rank=None if runner_up is None else rank_of(runner_up),
+            reason=noted.reason if chosen else DecisionReason.NONE_CHOSEN,
             prompt_tokens=request.prompt_tokens,
-            weighing=Weighing(rule=NOT_WEIGHED if chosen else NOBODY, candidates=(), considered=0),
+            weighing=noted.weighing,
             priority_class=request.priority_class,
             named=request.named,
+            held_seconds=tracked.held_seconds,
+            queued_seconds=tracked.queued_seconds,
+            ttft_seconds=end.ttft_seconds,
+            tpot_seconds=end.tpot_seconds,
+            ttft_target_seconds=table.slo.ttft_seconds,
+            tpot_target_seconds=table.slo.tpot_seconds,
+            served_by=instance_of(served) if served else None,
+            served_by_rank=rank_of(served) if served else None,
+            decode=None if tracked.decode is None else instance_of(tracked.decode),
+            decode_rank=None if tracked.decode is None else rank_of(tracked.decode),
+            kept=why,
+            outcome=end.outcome,
+            rejection=end.rejection,
+            attempts=tracked.attempts,
         )
+
+
+def _noted(
+    tracked: TrackedRequest, table: RoutingTable, at: float, chosen: str, weighing: Weighing, others: tuple[str | None, ...] = ()
+) -> Noted:
+    return Noted(tracked.request, tracked.session or tracked.request.session, at, table, chosen, others, tracked.reason, weighing)
 
 
 def _why_kept(tracked: TrackedRequest, end: End, table: RoutingTable) -> KeptFor:
@@ -176,25 +215,3 @@ def _why_kept(tracked: TrackedRequest, end: End, table: RoutingTable) -> KeptFor
     if (end.ttft_seconds or 0.0) >= table.slo.ttft_seconds or (end.tpot_seconds or 0.0) >= table.slo.tpot_seconds:
         return KeptFor.LATE
     return KeptFor.MOVED if tracked.moved else KeptFor.SAMPLE
-
-
-def _ended(noted: DecisionRecord, tracked: TrackedRequest, end: End, table: RoutingTable, why: KeptFor) -> DecisionRecord:
-    served = tracked.instance if end.ttft_seconds is not None or end.outcome is RequestOutcome.SERVED else ""
-    return replace(
-        noted,
-        session=tracked.session or noted.session,
-        held_seconds=tracked.held_seconds,
-        queued_seconds=tracked.queued_seconds,
-        ttft_seconds=end.ttft_seconds,
-        tpot_seconds=end.tpot_seconds,
-        ttft_target_seconds=table.slo.ttft_seconds,
-        tpot_target_seconds=table.slo.tpot_seconds,
-        served_by=instance_of(served) if served else None,
-        served_by_rank=rank_of(served) if served else None,
-        decode=None if tracked.decode is None else instance_of(tracked.decode),
-        decode_rank=None if tracked.decode is None else rank_of(tracked.decode),
-        kept=why,
-        outcome=end.outcome,
-        rejection=end.rejection,
-        attempts=tracked.attempts,
-    )

@@ -18,6 +18,8 @@ slowness may be over, and an instance that is never chosen could not show that.
 MUCH = 1.25
 """Factor by which the predicted speed has to change before waiting requests are predicted again."""
 
+_NO_OTHERS = OthersLoad()
+
 TELLING_TOKENS = 16
 """Tokens of the shortest answer, or part of a running answer, whose pace is measured."""
 
@@ -81,7 +83,7 @@ def learn_whole_answer(
     seconds = ended.at - began.at
     if seconds <= 0:
         return
-    times, routers, others = state.prefill_times, state.view.assumed_routers, served_on.others or OthersLoad()
+    times, routers, others = state.prefill_times, state.view.assumed_routers, served_on.others or _NO_OTHERS
     beside = max(0, ended.prefilled_tokens - began.prefilled_tokens - tracked.miss_tokens)
     own = tracked.miss_tokens if cached_tokens is None else max(1, tracked.request.prompt_tokens - max(0, cached_tokens))
     elsewhere = _usual_prefills(state, served_on, routers - 1) + others.prefill_share * times.speed
@@ -193,7 +195,7 @@ def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     seconds, routers = ended.at - began.at, state.view.assumed_routers
     if seconds <= 0:
         return False
-    others = decoded_on.others or OthersLoad()
+    others = decoded_on.others or _NO_OTHERS
     prefilled = routers * (ended.prefill_seconds - began.prefill_seconds) + others.prefill_share * seconds
     state.decode_times.observe(
         routers * (ended.token_seconds - began.token_seconds) / seconds + others.decode_tokens,

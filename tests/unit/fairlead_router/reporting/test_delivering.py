@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +17,10 @@ from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.reports.batches import AskAddress, Cargo, Report, ReportReceipt
 from fairlead_client.internal import SystemApi
 from fairlead_router.deciding.listed import Listed, ToldRouters
+from fairlead_router.main import pool_scheduler_factory
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.keys import GatewayKeys
+from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.protocols.refusals import BadRequest
 from fairlead_router.reporting.collecting import encode_batches
@@ -25,6 +28,7 @@ from fairlead_router.reporting.delivering import Delivery, Lane
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_testing.builders.reports import a_change, batch_ids
+from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.examples import examples
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -74,16 +78,22 @@ class Api:
 
 
 def _delivery(
-    directory: Path, api: Api, max_bytes: int = 1_000_000, keys: GatewayKeys | None = None, others: ToldRouters | None = None
+    directory: Path,
+    api: Api,
+    max_bytes: int = 1_000_000,
+    keys: GatewayKeys | None = None,
+    others: ToldRouters | None = None,
+    pools: Pools | None = None,
+    now: Callable[[], float] = lambda: 5.0,
 ) -> tuple[Delivery, Spool, RouterMetrics]:
     spool = Spool(directory, max_bytes)
     spool.open()
     metrics = RouterMetrics()
-    pools = Pools(lambda _table: pytest.fail("no tables here"), metrics, lambda: 5.0)
+    pools = pools or Pools(lambda _table: pytest.fail("no tables here"), metrics, now)
     system_api = SystemApi("http://api", "token", transport=httpx.MockTransport(api))
     spool_metrics = SpoolMetrics(spool, metrics, lambda: 5.0)
     keys = keys or GatewayKeys((), metrics, required=False)
-    delivery = Delivery("router-0", pools, keys, spool, system_api, metrics, spool_metrics, lambda: 5.0, batch_ids(), others)
+    delivery = Delivery("router-0", pools, keys, spool, system_api, metrics, spool_metrics, now, batch_ids(), others)
     return delivery, spool, metrics
 
 
@@ -209,6 +219,36 @@ async def test_the_state_of_the_moment_goes_with_a_batch_however_old_it_is(tmp_p
     report = api.state
     assert report is not None
     assert (report.router, report.sent_at, report.in_flight) == ("router-0", 5.0, ())
+
+
+async def test_learned_figures_are_computed_once_a_second_and_for_a_new_table_however_many_posts_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[float] = []
+    seconds = [5.0]
+
+    def compute(_pool: Pool, now: float) -> tuple[()]:
+        computed.append(now)
+        return ()
+
+    monkeypatch.setattr("fairlead_router.reporting.delivering.learnt_figures", compute)
+    pools = Pools(pool_scheduler_factory("router-0", 1, 1.0, 2), RouterMetrics(), lambda: seconds[0])
+    pools.apply(routing_table(["127.0.0.1:1"]))
+    delivery, spool, _ = _delivery(tmp_path, Api(), pools=pools, now=lambda: seconds[0])
+
+    async def post() -> None:
+        _append(spool, "s")
+        assert await delivery.send(Lane(cargo=Cargo.HISTORY))
+
+    for _ in range(3):
+        await post()
+    assert computed == [5.0]
+    seconds[0] = 6.0
+    await post()
+    assert computed == [5.0, 6.0]
+    pools.apply(routing_table(["127.0.0.1:1", "127.0.0.1:2"], version=2))
+    await post()
+    assert computed == [5.0, 6.0, 6.0]
 
 
 async def test_the_number_of_routers_is_that_of_the_last_answer_that_told_one(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from fairlead.capabilities import REMEMBERED_SECONDS, UNKNOWN, EngineCapability, Figure, Source, declared
 from fairlead.reports.engines import EngineMemory
 from fairlead.routing.knowledge.engine_memories import believed, decode_coefficients, joined, keep
+from fairlead.routing.knowledge.estimators import PrefillTimes
 from fairlead.routing.knowledge.prefill_speeds import ENOUGH_PREFILLS, RecalledSpeed
+from fairlead.tables import EngineFacts
 from fairlead_testing.builders.routing import entry, table
 
 NOW = 1e9
@@ -93,3 +95,12 @@ def test_short_prefills_that_are_faster_contradict_a_recalled_speed_which_does_n
     assert recalled.value is None
     recalled.take(seen(1_000.0 * factor), 2.0)
     assert recalled.value == 1_000.0 * factor
+
+
+def test_a_pool_goes_by_no_recalled_speed_once_its_short_prefills_contradict_it() -> None:
+    times = PrefillTimes(EngineFacts(type="vllm", port=8000, prefill_tokens_per_second=6_250.0))
+    times.recall(seen(1_000.0), 0.0)
+    for number in range(ENOUGH_PREFILLS):
+        assert times.observed_speed == 1_000.0
+        times.observe("i0", 100, 0, 0.01, 1.0 + number)
+    assert times.observed_speed is None, "prefills so short tell no speed of their own"

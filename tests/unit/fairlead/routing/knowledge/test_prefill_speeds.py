@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 
 from fairlead.capabilities import UNKNOWN, Source
 from fairlead.routing.knowledge.prefill_speeds import (
+    COMPARED_TOKENS,
     ENOUGH_PREFILLS,
     KEPT_PREFILLS,
     LEAST_COMPUTING,
     LINE_PREFILLS,
+    SLOW_SECONDS,
     PrefillSpeeds,
 )
 
@@ -53,6 +55,37 @@ def test_prefills_that_one_step_finishes_together_count_as_one() -> None:
 
 def test_too_few_prefills_tell_nothing() -> None:
     assert seen(*[(4_000, 0.4)] * (ENOUGH_PREFILLS - 1)).tokens_per_second is None
+
+
+def _tell(prefills: list[tuple[int, float]]) -> bool:
+    long = [tokens for tokens, _ in prefills if tokens >= COMPARED_TOKENS]
+    seconds = sorted(seconds for _, seconds in prefills)
+    return len(long) >= ENOUGH_PREFILLS or (len(seconds) >= ENOUGH_PREFILLS and seconds[len(seconds) // 2] >= SLOW_SECONDS)
+
+
+RUNS = st.lists(
+    st.tuples(st.integers(1, 120), st.sampled_from([1, 600, 999, 1_000]), st.sampled_from([0.001, 0.199, 0.2, 1.0])), max_size=6
+)
+
+
+@given(runs=RUNS, together=st.integers(1, 5), forgotten=st.integers(1, 200))
+def test_a_speed_is_known_as_soon_as_what_is_kept_tells_one(runs: list[tuple[int, int, float]], together: int, forgotten: int) -> None:
+    speeds, kept, at = PrefillSpeeds(), list[tuple[int, float]](), 0.0
+    for number, (tokens, seconds) in enumerate((tokens, seconds) for count, tokens, seconds in runs for _ in range(count)):
+        if number and number % together == 0 and seconds <= 0.005:
+            kept[-1] = kept[-1][0] + tokens, kept[-1][1] + seconds
+            speeds.observe("i0", tokens, seconds, at)
+            continue
+        at += 1.0
+        kept = [*kept, (tokens, seconds)][-KEPT_PREFILLS:]
+        knew = speeds.tokens_per_second is not None
+        assert speeds.observe("i0", tokens, seconds, at) or knew or not _tell(kept), "it was not measured"
+        assert speeds.tokens_per_second is not None or knew or not _tell(kept)
+        if not knew:
+            assert (speeds.tokens_per_second is not None) == _tell(kept)
+    speeds.forget_older(at - forgotten + 0.5)
+    if len(kept) > forgotten:
+        assert (speeds.tokens_per_second is not None) == _tell(kept[-forgotten:])
 
 
 def test_an_engine_that_became_ten_times_as_fast_is_known_once_half_of_the_prefills_are_new() -> None:
