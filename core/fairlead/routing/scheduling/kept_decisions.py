@@ -22,7 +22,7 @@ from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead.targets import instance_of, rank_of
+from fairlead.targets import instance_of, rank_of, target_of
 
 KEPT_PER_MINUTE = 600.0
 """Most decisions of one pool that a router keeps because of how their requests ended."""
@@ -171,11 +171,14 @@ def _why_kept(tracked: TrackedRequest, end: End, table: RoutingTable) -> KeptFor
         return KeptFor.RETRIED
     if (end.ttft_seconds or 0.0) >= table.slo.ttft_seconds or (end.tpot_seconds or 0.0) >= table.slo.tpot_seconds:
         return KeptFor.LATE
-    return KeptFor.MOVED if tracked.moved else KeptFor.SAMPLE
+    return KeptFor.MOVED if tracked.moved or tracked.continuations else KeptFor.SAMPLE
 
 
 def _ended(noted: DecisionRecord, tracked: TrackedRequest, end: End, table: RoutingTable, why: KeptFor) -> DecisionRecord:
     served = tracked.instance if end.ttft_seconds is not None or end.outcome is RequestOutcome.SERVED else ""
+    given = next((one for one in tracked.continuations if one.carried_tokens), None)
+    if given is not None:  # its first token came from where its answer broke off first
+        served = target_of(given.source, given.source_rank)
     return replace(
         noted,
         session=tracked.session or noted.session,
@@ -193,4 +196,5 @@ def _ended(noted: DecisionRecord, tracked: TrackedRequest, end: End, table: Rout
         outcome=end.outcome,
         rejection=end.rejection,
         attempts=tracked.attempts,
+        continuations=tracked.continuations,
     )
