@@ -41,6 +41,8 @@ LABELS = {
     "known": "how much of a prompt's tokens was known",
     "method": "method of the HTTP request",
     "of": "what an error is of, or the mean that it compares with",
+    "obstacle": "why an answer did not go on elsewhere: see gateway.md",
+    "why": "how the engine of an answer failed, as `kind`, or `drained`",
     "outcome": "how it ended: `served`, `failed`, `cancelled`, `refused` or `rejected-by-engine`; of `fairlead_router_tokenizing_total` see kv-events.md",
     "phase": "`prefill` or `decode`",
     "pool": "namespace/name of the pool",

@@ -325,6 +325,8 @@ FAIR_TENANTS = "Tenants"
 FAIRNESS_MODES = ("None", FAIR_TENANTS)
 MIGRATIONS_PAUSED = "Paused"
 MIGRATIONS_MODES = ("Enabled", MIGRATIONS_PAUSED)
+ANSWERS_CONTINUE = "Enabled"
+CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,6 +361,19 @@ class RoutingFacts:
         "where it does, as long as that instance takes requests; only what drains, is lost, or was moved by a person moves.",
         "Enabled",
         enum=MIGRATIONS_MODES,
+    )
+    continue_answers: str = text(
+        "Enabled: a streamed answer that has begun goes on at another instance, in the same stream, when its engine dies, stalls or drains; that "
+        "one computes the prompt and the given text again. Disabled: such an answer ends with an error.",
+        ANSWERS_CONTINUE,
+        enum=CONTINUING_MODES,
+    )
+    hand_over_after_seconds: float = duration(
+        "How long a draining instance keeps the answers that it has begun; then those go on elsewhere, as far as continueAnswers allows. What "
+        "cannot go on stays until its end, or until drain.timeout.",
+        "5s",
+        minimum=0.0,
+        maximum=86400.0,
     )
 
 

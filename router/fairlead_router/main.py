@@ -46,7 +46,10 @@ from fairlead_router.pools.table_stream import TableFollower
 from fairlead_router.relaying.calls import Calls
 from fairlead_router.relaying.canaries import LOOK_SECONDS as CANARY_LOOK_SECONDS
 from fairlead_router.relaying.canaries import Canaries
+from fairlead_router.relaying.carrying_on import CarryingOn
 from fairlead_router.relaying.direct import DirectRelay
+from fairlead_router.relaying.handing_over import LOOK_SECONDS as HAND_OVER_LOOK_SECONDS
+from fairlead_router.relaying.handing_over import HandOvers
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
 from fairlead_router.relaying.sending import Sender
@@ -104,6 +107,8 @@ class Router:
         sender = Sender(self.upstream, self.calls)
         asking = UsageAsking(sender, self.now)
         held = HeldResponses()
+        carrying = CarryingOn(self.upstream, self.now)
+        self.hand_overs = HandOvers(self.pools, self.calls, carrying, self.now)
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
         routed = RoutedRequests(self.pools, self.keys, self.calls, self.prompt_tokens, held, self.now, trusted=trusted)
@@ -112,7 +117,7 @@ class Router:
             self.pools,
             self.keys,
             self.calls,
-            Proxy(sender, asking, self.calls, held, self.now),
+            Proxy(sender, asking, self.calls, held, carrying, self.now),
             direct,
             held,
             self.informing,
@@ -235,6 +240,7 @@ class Router:
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
         self._tasks.every(DOUBTED_SECONDS, "doubted lists", self.scraper.read_doubted)
         self._tasks.every(CANARY_LOOK_SECONDS, "canaries", self.canaries.send)
+        self._tasks.every(HAND_OVER_LOOK_SECONDS, "hand-overs", self.hand_overs.look)
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
         self._tasks.every(KEEP_SECONDS, "keep prefixes", self.keep_prefixes)
@@ -288,7 +294,9 @@ class Router:
         """After the server stopped: send the last reports, say goodbye, close everything."""
         self.picker.close()
         await self.calls.wait_until_idle(1.0)
-        await self._tasks.stop("stream", "collect", "send", "scrape", "doubted lists", "canaries", "kv events", "train", "keep prefixes")
+        await self._tasks.stop(
+            "stream", "collect", "send", "scrape", "doubted lists", "canaries", "hand-overs", "kv events", "train", "keep prefixes"
+        )
         await self.keep_prefixes()
         self.kv_events.close()
         await self.trainer.close()

@@ -34,6 +34,7 @@ decisions = Table(
     *(text_column(name, null=True) for name in ("kept", "outcome", "rejection", "client_request")),
     *(Column(name, Double) for name in ("tpot_seconds", "ttft_target_seconds", "tpot_target_seconds")),
     json_column("attempts", null=True),
+    json_column("continuations", null=True),
     PrimaryKeyConstraint("id", "at"),
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),

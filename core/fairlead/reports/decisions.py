@@ -117,6 +117,35 @@ class Attempt:
     rank: int | None = None
 
 
+HANDED_OVER = "drained"
+"""Why an answer goes on elsewhere whose instance drains and has not failed."""
+
+
+@value
+class Continuation:
+    """An answer that its client had begun to get went on at another instance, in the same stream, and what that cost.
+
+    `why` is the router's word for how the source failed, or `HANDED_OVER`. Of the answer, `carried_tokens` were with
+    the client by then; the target had to compute `computed_tokens` of prompt and answer again, as predicted when it
+    got them. `gap_seconds` is the time until the answer went on, None if it did not.
+    """
+
+    source: str
+    target: str
+    why: str
+    after_seconds: float
+    """Seconds after the request's arrival."""
+    carried_tokens: int
+    computed_tokens: int
+    gap_seconds: float | None = None
+    unlike: str | None = None
+    """Why the rest may be another than the source would have made: `seed` (the state of its sampling is lost), or
+    `penalties` (for presence and frequency, what was given before counts as prompt). None where nothing is known.
+    """
+    source_rank: int | None = None
+    target_rank: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledDecision(Generic[Pool, Time]):
     """A routing decision as a router reports it and as the public API shows it.
@@ -133,7 +162,8 @@ class SampledDecision(Generic[Pool, Time]):
     several conversations share that: `session` is then another of its names, or how it begins, or None.
 
     `chosen` is where a refused request would have gone, "" where no instance could take it; `rejection` says why it was
-    refused. `attempts` are the instances that failed the request, in order. `client_request` is the client's own id of
+    refused. `attempts` are the instances that failed the request, in order; `continuations` the moves of its answer to
+    other instances after it had begun. `client_request` is the client's own id of
     the request (`x-request-id`), None where it gave none. The targets are those of the pool when the request ended.
     `outcome` is None where nobody tells: from an older router, or because another router has the end.
 
@@ -171,6 +201,7 @@ class SampledDecision(Generic[Pool, Time]):
     tpot_target_seconds: float | None = None
     client_request: str | None = None
     attempts: tuple[Attempt, ...] = ()
+    continuations: tuple[Continuation, ...] = ()
 
     @property
     def target(self) -> str:

@@ -20,8 +20,8 @@ from fairlead.kv_events.block_keys import block_keys
 from fairlead.values import value
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
-from fairlead_router.gateway.prompt_questions import Asked, Disputed, PromptQuestions
 from fairlead_router.kv_events.known_prompts import NOTHING_KNOWN, KnownBeginning, KnownPrompts, PromptText
+from fairlead_router.kv_events.prompt_questions import Asked, Disputed, PromptQuestions
 from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS, Question, has_billing_line, question, questions, token_ids
 from fairlead_router.pools.pool import Pool
 

@@ -56,6 +56,8 @@ class PoolCounters:
         "beliefs",
         "canaries",
         "cancelled",
+        "carried",
+        "carrying",
         "classes",
         "decode_only",
         "direct",
@@ -70,6 +72,7 @@ class PoolCounters:
         "prefill",
         "prompt_tokens",
         "queued",
+        "recomputed_tokens",
         "refused",
         "rejected_by_engine",
         "retries",
@@ -77,6 +80,7 @@ class PoolCounters:
         "submitted",
         "tokenizing",
         "ttft",
+        "uncarried",
         "unfetched",
         "unkept_decisions",
         "upstream_errors",
@@ -94,6 +98,13 @@ class PoolCounters:
         self.refused: Counter[str] = Counter()
         self.retries = 0
         self.upstream_errors: Counter[str] = Counter()
+        self.carried: Counter[str] = Counter()
+        """Answers that went on elsewhere after they had begun, by why."""
+        self.uncarried: Counter[str] = Counter()
+        """Answers that broke off and did not, by why not."""
+        self.recomputed_tokens = 0
+        self.carrying = Distribution()
+        """From the moment when an answer broke off to the next piece of it."""
         self.prompt_tokens = 0
         self.hit_tokens = 0
         self.output_tokens = 0

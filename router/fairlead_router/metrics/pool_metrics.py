@@ -44,6 +44,26 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     retries = CounterMetricFamily(
         "fairlead_router_retries", "Attempts repeated on another instance before the answer had content.", labels=["pool"]
     )
+    carried = CounterMetricFamily(
+        "fairlead_router_continued_answers",
+        "Answers that went on at another instance after they had begun, in the same stream, by why: how their engine failed, or drained.",
+        labels=["pool", "why"],
+    )
+    uncarried = CounterMetricFamily(
+        "fairlead_router_uncontinued_answers",
+        "Answers that broke off after they had begun and did not go on, by the obstacle.",
+        labels=["pool", "obstacle"],
+    )
+    recomputed = CounterMetricFamily(
+        "fairlead_router_continuation_tokens",
+        "Tokens of prompts and answers computed again for answers that went on elsewhere, as predicted.",
+        labels=["pool"],
+    )
+    carrying = HistogramMetricFamily(
+        "fairlead_router_continuation_gap_seconds",
+        "From the moment when an answer broke off to its next content, from elsewhere.",
+        labels=["pool"],
+    )
     unkept = CounterMetricFamily(
         "fairlead_router_decisions_unkept",
         "Decisions of late, refused, failed, retried or moved requests that were not kept, as there were more than are kept; those kept count for them.",
@@ -106,6 +126,12 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         for outcome, count in counters.direct.items():
             direct.add_metric([pool, outcome], count)
         retries.add_metric([pool], counters.retries)
+        for why, count in counters.carried.items():
+            carried.add_metric([pool, why], count)
+        for obstacle, count in counters.uncarried.items():
+            uncarried.add_metric([pool, obstacle], count)
+        recomputed.add_metric([pool], counters.recomputed_tokens)
+        carrying.add_metric([pool], counters.carrying.cumulative(), counters.carrying.total)
         lost.add_metric([pool], counters.lost_moves)
         unkept.add_metric([pool], counters.unkept_decisions)
         stalls.add_metric([pool], counters.engine_stalls)
@@ -130,6 +156,10 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         refused,
         errors,
         retries,
+        carried,
+        uncarried,
+        recomputed,
+        carrying,
         unkept,
         lost,
         stalls,

@@ -228,6 +228,37 @@ class PoolAccount:
             ticket.stream = None
         return verdict
 
+    def carry_on(
+        self, ticket: Ticket, left: str, now: float, *, carried_tokens: int, why: str, unlike: str | None = None
+    ) -> Dispatch | None:
+        """The answer has begun and is to go on elsewhere: see `Scheduler.carry_on`. None where no other instance is
+        left; then the ticket stays as it was.
+        """
+        if ticket.ended:
+            return None
+        self._tell_generated(ticket, now)
+        request = ticket.request.id
+        dispatch = self._scheduler.carry_on(request, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
+        if dispatch is not None:
+            self._counters.carried[why] += 1
+            self._counters.recomputed_tokens += dispatch.miss_tokens
+            self._counters.count_decode_only(dispatch)
+            ticket.verdict = dispatch
+            ticket.dispatched_at = now
+            ticket.carried_at = now if ticket.carried_at is None else ticket.carried_at
+            ticket.is_carried = True
+        return dispatch
+
+    def goes_on(self, ticket: Ticket, now: float) -> None:
+        """The answer that was to go on elsewhere does."""
+        if ticket.ending is None and ticket.carried_at is not None:
+            self._counters.carrying.observe(now - ticket.carried_at)
+            ticket.carried_at = None
+            if ticket.saw_first_token:
+                self.deliver(self._scheduler.first_token(ticket.request.id, now), now)
+            else:
+                self.first_token(ticket, now)
+
     def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
         """The instance refused the request, which another one may serve. Returns where to try it, also `beyond` the
         instances that it was for; None where no other is left. If that one serves it and the refusal `counts`, it was

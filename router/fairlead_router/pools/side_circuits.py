@@ -22,8 +22,10 @@ _FAULTS = {
     "stalled": Fault.STALLED,
     "credential": Fault.REFUSED,
 }
-_NO_FAULT = ("busy", "deadline", "lacking")
-"""The engine is full, the request's time was over, or the engine got nothing: no evidence that it is broken."""
+_NO_FAULT = ("busy", "deadline", "lacking", "rest-refused", "drained")
+"""The engine is full, the request's time was over, or the engine got nothing, or was asked to go on with an answer in a
+way that it does not know, or drains: no evidence that it is broken.
+"""
 
 
 def fault_of(kind: str) -> Fault | None:

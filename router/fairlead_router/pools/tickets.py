@@ -19,8 +19,8 @@ class Ticket:
     """
 
     __slots__ = (
-        "_waiter", "charge", "dispatched_at", "ended_at", "ending", "first_token_at", "given", "passed_on", "queued_seconds", "request",
-        "saw_first_token", "stream", "usage", "verdict", "when_decided",
+        "_waiter", "carried_at", "charge", "dispatched_at", "ended_at", "ending", "first_token_at", "given", "is_carried", "passed_on",
+        "queued_seconds", "request", "saw_first_token", "stream", "usage", "verdict", "when_decided",
     )  # fmt: skip
 
     def __init__(self, request: RoutingRequest, charge: Charge | None = None) -> None:
@@ -36,6 +36,10 @@ class Ticket:
         self.ending: Ending | None = None
         """How the request ended; None until then."""
         self.saw_first_token = False
+        self.carried_at: float | None = None
+        """When its answer broke off that is to go on elsewhere; None once it does."""
+        self.is_carried = False
+        """Whether several instances made its answer."""
         self.dispatched_at = 0.0
         self.first_token_at = 0.0
         """When its first token was seen; counts where `saw_first_token`."""
@@ -58,7 +62,7 @@ class Ticket:
         verdict = self.verdict
         if not isinstance(verdict, Dispatch):
             return None
-        if self.ending is not Ending.SERVED or not self.saw_first_token or verdict.decode is not None:
+        if self.ending is not Ending.SERVED or not self.saw_first_token or self.is_carried or verdict.decode is not None:
             return Served(verdict.instance, verdict.hit_tokens, self.dispatched_at)
         return Served(
             verdict.instance,

@@ -51,11 +51,13 @@ class StreamReader:
 
     __slots__ = (
         "_after", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_large", "_learned", "_name", "_passed", "_quotes",
-        "_rest", "_seam", "_spoken", "events",
+        "_rest", "_seam", "_spoken", "_whole", "events", "withheld",
     )  # fmt: skip
 
-    def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False) -> None:
-        """With `hides_usage` the client does not get events that have nothing but the engine's counts."""
+    def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False) -> None:
+        """With `hides_usage` the client does not get events that have nothing but the engine's counts. With `whole` it
+        gets whole events only, and none from the engine's word of a failure on: another engine may go on.
+        """
         self._dialect = dialect
         self._spoken = listener(dialect)
         self._hides_usage = hides_usage
@@ -74,6 +76,9 @@ class StreamReader:
         """An event that is too large to hold."""
         self._name = b""
         self._seam = b""
+        self._whole = whole
+        self.withheld = b""
+        """The engine's word of its failure, where the client has not had it."""
         self.events = 0
         """Events with data, so without comments."""
 
@@ -97,8 +102,8 @@ class StreamReader:
     @property
     def shortfall(self) -> Failure | None:
         """Why the stream, which is over, is not an answer; None when it is one."""
-        if self._spoken.failure is not None:
-            return self._spoken.failure
+        if self.failure is not None:
+            return self.failure
         if not self._spoken.finished:
             return Failure("the stream ended before its answer did" if self.events else "the stream is empty")
         return None if self._spoken.is_answer else Failure("the stream has no content, and no reason for its end")
@@ -154,7 +159,7 @@ class StreamReader:
         left, passed = bytes(self._rest), self._passed
         self._rest.clear()
         self._passed = 0
-        if not left or self._hear(left):
+        if not left or self._hear(left) or (self._whole and not self._spoken.finished):
             return b""
         self._ended_within = True
         return left[passed:]
@@ -186,7 +191,7 @@ class StreamReader:
             start = place
         self._rest, self._passed = bytearray(text[start:]), 0
         waits = self._wait() if self._rest else b""
-        if not self._hides_usage:
+        if not (self._hides_usage or self._whole):
             return piece
         shown += (text[kept:start], waits)
         return b"".join(shown)
@@ -223,6 +228,8 @@ class StreamReader:
         rest = self._rest
         if not rest:
             return b""
+        if len(rest) <= EVENT_BYTES and self._whole:
+            return b""
         if self._hides_usage and len(rest) <= EVENT_BYTES and _CHOICE.search(rest, 0, _CHOICE_WITHIN) is None:
             return b""
         left = bytes(rest[self._passed :])
@@ -239,7 +246,7 @@ class StreamReader:
         if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
             name, data = b"", raw[6:-2].strip()
         else:
-            name, data = _parse(raw)
+            name, data = parse_event(raw)
         if not data and name != b"error":
             return False
         self.events += 1
@@ -248,10 +255,14 @@ class StreamReader:
         elif not spoken.done:
             spoken.only_counts = False
             deltas, told_at = spoken.deltas, spoken.told_at
-            spoken.hear(name, _decoded(data))
+            spoken.hear(name, decoded(data))
             if spoken.deltas > deltas and spoken.told_at == told_at and self._learned < _RELEARNED:
                 self._learn(raw)
-            return spoken.only_counts and self._hides_usage
+            if spoken.only_counts and self._hides_usage:
+                return True
+        if self._whole and spoken.failure is not None:
+            self.withheld += raw
+            return True
         return False
 
     def _learn(self, raw: bytes) -> None:
@@ -307,7 +318,13 @@ def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = No
     return 0 if blank is None else blank.end()
 
 
-def _parse(raw: bytes) -> tuple[bytes, bytes]:
+def split_events(data: bytes) -> list[bytes]:
+    """Whole events, without their blank lines."""
+    events = data.split(b"\n\n") if b"\r" not in data else _BLANK_LINE.split(data)
+    return [raw for raw in events if raw]
+
+
+def parse_event(raw: bytes) -> tuple[bytes, bytes]:
     """Name and data of an event, by the rules of server-sent events (WHATWG HTML §9.2.6)."""
     name, data = b"", []
     for line in _LINE_END.split(raw.removeprefix(_BOM)):
@@ -319,7 +336,7 @@ def _parse(raw: bytes) -> tuple[bytes, bytes]:
     return name, b"\n".join(data).strip()
 
 
-def _decoded(data: bytes) -> Any:
+def decoded(data: bytes) -> Any:
     """The JSON value of an event; None where it is not JSON."""
     try:
         return orjson.loads(data)
@@ -387,7 +404,7 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
     elif b'"error"' in body and _FAILED.search(document.choices):
         failure = Failure("it ended with finish_reason error")
     elif not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
-        failure = shortfall(_decoded(body), has_input=has_input)
+        failure = shortfall(decoded(body), has_input=has_input)
     return WholeAnswer(None if document.usage is None else read_usage(document.usage), failure, document.id)
 
 
@@ -402,7 +419,7 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
     squeezed.feed(body)
     document = squeezed.document()
     if document is None and not nests_deeper(body):
-        document = _decoded(body)
+        document = decoded(body)
         if document is None and is_cut(body):
             return WholeAnswer(failure=Failure("the answer ends within its document"))
     return WholeAnswer(usage_of(squeezed), shortfall(document, has_input=has_input))

@@ -128,8 +128,8 @@ class Spoken:
             self.opened.add(index)
             if reason is not None:
                 self.closed.add(index)
-        if reason == "error":
-            self.failure = self.failure or Failure("it ended with finish_reason error")
+        if reason in ("error", "abort"):  # the engine gave up: its client is still there
+            self.failure = self.failure or Failure(f"it ended with finish_reason {reason}")
         if choice.get("text"):
             return True
         delta = choice.get("delta")

@@ -12,6 +12,8 @@ from fairlead.targets import rank_of
 from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers_so_far import AnswerSoFar
+from fairlead_router.protocols.continuations import Rest
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.prompts import Document
 from fairlead_router.settings import Timeouts
@@ -63,6 +65,22 @@ class Leg(NamedTuple):
     body: bytes
 
 
+class CarriedAnswer:
+    """An answer that had begun and goes on elsewhere: the call's request as its client made it, how often it went on,
+    and the request for the present rest, which is made once it is known who is asked.
+    """
+
+    __slots__ = ("body", "head", "length", "rest", "times")
+
+    def __init__(self, head: bytes, length: int, body: bytes) -> None:
+        self.head = head
+        self.length = length
+        """The length of a body that the head tells."""
+        self.body = body
+        self.times = 0
+        self.rest: Rest | None = None
+
+
 class Call:
     """One client request: the bytes for the engine (`head` without `host` and the closing empty line, then `body`) and
     what is known so far.
@@ -70,7 +88,7 @@ class Call:
 
     __slots__ = (
         "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head",
-        "hides_usage", "id", "model", "quiet_since", "received", "stream", "task", "ticket", "tokens",
+        "hides_usage", "id", "kept", "model", "quiet_since", "received", "rest", "stream", "task", "ticket", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +104,10 @@ class Call:
         """The change in `body` that asks the engine for usage, where the client did not."""
         self.hides_usage = False
         """Whether the engine was asked for it: its client must not get what it did not ask for."""
+        self.kept: AnswerSoFar | None = None
+        """What its client has had of its stream, if another engine may go on with that."""
+        self.rest: CarriedAnswer | None = None
+        """Its answer had begun, and another engine is asked for the rest."""
         self.model = ""
         """The name by which engines know the call's model or adapter; "" for a call without one."""
         self.stream = stream
@@ -254,6 +276,10 @@ class Calls:
         elif now - call.quiet_since >= self._timeouts.idle and not self._silences.works(connection.address):
             message = f"{connection.address} sent nothing for {self._timeouts.idle:g} s in the middle of its answer"
             connection.abort(UpstreamFailure("stalled", message))
+
+    def under_way(self) -> tuple[Call, ...]:
+        """All calls."""
+        return tuple(self._calls)
 
     def active(self) -> int:
         """Calls not finished yet."""

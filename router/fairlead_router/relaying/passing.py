@@ -38,11 +38,19 @@ class StreamPassage:
     `clock` gives seconds, only differences matter.
     """
 
-    __slots__ = ("_client", "_clock", "_connection", "_hears", "_held", "_reader", "_since", "_size", "begun")
+    __slots__ = ("_client", "_clock", "_connection", "_hears", "_held", "_keep", "_reader", "_since", "_size", "begun")
 
     def __init__(
-        self, reader: StreamReader, connection: UpstreamConnection, client: Client, hears: Beginnings, clock: Callable[[], float]
+        self,
+        reader: StreamReader,
+        connection: UpstreamConnection,
+        client: Client,
+        hears: Beginnings,
+        clock: Callable[[], float],
+        keep: Callable[[bytes], None] | None = None,
     ) -> None:
+        """`keep` gets what the client gets."""
+        self._keep = keep
         self._reader = reader
         self._connection = connection
         self._client = client
@@ -60,7 +68,11 @@ class StreamPassage:
         """Pass a piece on, or hold it. False: the client is slow, pause the engine."""
         shown = self._reader.feed(piece)
         if self._held is None:
-            return self._client.write(shown) if shown else True
+            if not shown:
+                return True
+            if self._keep is not None:
+                self._keep(shown)
+            return self._client.write(shown)
         return self._hold(self._held, shown)
 
     def take_last(self, piece: bytes) -> bytes:
@@ -92,6 +104,8 @@ class StreamPassage:
         self.begin()
         whole = b"".join(held)
         held.clear()
+        if self._keep is not None:
+            self._keep(whole)
         ready = self._client.write(whole) if whole else True
         if reader.began:
             self._held = None
@@ -103,6 +117,55 @@ class StreamPassage:
         if self._since is None:
             self._since = now
         return now - self._since
+
+
+class RestPassage:
+    """Passes the rest of an answer on, whose first part its client has. `goes_on` is called at its first content."""
+
+    __slots__ = ("_client", "_connection", "_goes_on", "_keep", "_reader", "_waits")
+
+    begun = True
+
+    def __init__(
+        self,
+        reader: StreamReader,
+        connection: UpstreamConnection,
+        client: Client,
+        keep: Callable[[bytes], None],
+        goes_on: Callable[[], None],
+    ) -> None:
+        self._reader = reader
+        self._connection = connection
+        self._client = client
+        self._keep = keep
+        self._goes_on = goes_on
+        self._waits = True
+
+    def take(self, piece: bytes) -> bool:
+        """As `StreamPassage.take`."""
+        shown = self._reader.feed(piece)
+        self._look()
+        if not shown:
+            return True
+        self._keep(shown)
+        return self._client.write(shown)
+
+    def take_last(self, piece: bytes) -> bytes:
+        """As `StreamPassage.take_last`."""
+        shown = (self._reader.feed(piece) if piece else b"") + self._reader.end()
+        self._look()
+        return shown
+
+    def begin(self) -> None:
+        """The client's answer has begun already."""
+
+    def _look(self) -> None:
+        reader = self._reader
+        if self._waits and (reader.began or reader.finished):
+            self._waits = False
+            self._goes_on()
+        if reader.failure is not None:
+            self._connection.abort(answer_failed(self._connection, reader.failure))
 
 
 def answer_failed(connection: UpstreamConnection, failure: Failure, instance: str = "") -> UpstreamFailure:

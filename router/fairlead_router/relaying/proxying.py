@@ -16,22 +16,24 @@ from functools import partial
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead.targets import instance_of, rank_of
-from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.engines.upstream_connections import UpstreamFailure
 from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import StreamReader, Usage, is_response_id, read_whole, usage_of
-from fairlead_router.protocols.dialects import Dialect, error_event
+from fairlead_router.protocols.continued_streams import RestReader
+from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
 from fairlead_router.protocols.squeezing import Squeezed
 from fairlead_router.relaying.calls import Call, Calls, Client
+from fairlead_router.relaying.carrying_on import CarryingOn
 from fairlead_router.relaying.divided_calls import DividedCall
+from fairlead_router.relaying.exchanges import Exchange
 from fairlead_router.relaying.held_responses import HeldResponses
-from fairlead_router.relaying.passing import ANSWER, StreamPassage, answer_failed
+from fairlead_router.relaying.passing import ANSWER, RestPassage, StreamPassage, answer_failed
 from fairlead_router.relaying.second_opinions import Doubt, KeptRefusal
-from fairlead_router.relaying.sending import Sender, bodiless_headers, passed_headers
+from fairlead_router.relaying.sending import Sender, bodiless_headers
 from fairlead_router.relaying.usage_asking import UsageAsking
 
 WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
@@ -44,77 +46,14 @@ While it is held, the loss of its engine can still be reported by the status.
 logger = logging.getLogger(__name__)
 
 
-class Exchange:
-    """One attempt at a routed request: the call at `instance`. Its answer goes to `client`, its end into `pool`'s
-    account by `ticket`. For a divided request it is the answer of the decode instance.
-    """
-
-    __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
-
-    def __init__(
-        self,
-        call: Call,
-        client: Client,
-        pool: Pool,
-        ticket: Ticket,
-        dispatch: Dispatch,
-        instance: str,
-        connection: UpstreamConnection,
-        handed_over_at: float,
-        doubt: Doubt | None,
-    ) -> None:
-        self.call = call
-        self.client = client
-        self.pool = pool
-        self.ticket = ticket
-        self.dispatch = dispatch
-        self.instance = instance
-        self.connection = connection
-        self.handed_over_at = handed_over_at
-        """When the decode instance of a divided request got it; 0 = it is not divided."""
-        self.doubt = doubt
-        """The refusals of other engines so far."""
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether its client, which asked for a stream, gets one: an engine may also answer with one document."""
-        if self.connection.status >= 400:
-            return False
-        for name, value in self.connection.headers:
-            if name == b"content-type":
-                return not value.startswith(b"application/json")
-        return True
-
-    def answer_headers(self) -> bytes:
-        """Header lines for the client: the engine's that may pass, and those that name the decision."""
-        dispatch, ticket = self.dispatch, self.ticket
-        lines = passed_headers(self.connection)
-        lines.append(
-            b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\nx-fairlead-decision: %s\r\nx-fairlead-reason: %s\r\nx-fairlead-queued-ms: %d\r\n"
-            % (
-                self.pool.header,
-                instance_of(dispatch.instance).encode(),
-                dispatch.decision_id.encode(),
-                dispatch.reason.value.encode(),
-                ticket.queued_seconds * 1000.0,
-            )
-        )
-        if dispatch.request.explain:
-            lines += (b"%s: %s\r\n" % pair for pair in decision_headers(dispatch)[1:])
-        if (rank := rank_of(dispatch.instance)) is not None:
-            lines.append(b"x-fairlead-rank: %d\r\n" % rank)
-        if dispatch.decode is not None:
-            lines.append(b"x-fairlead-decode: %s\r\n" % instance_of(dispatch.decode).encode())
-        if self.pool.classes.are_declared:
-            lines.append(b"x-fairlead-priority-class: %s\r\n" % dispatch.request.priority_class.encode())
-        return b"".join(lines)
-
-
 class Proxy:
     """Relays routed calls to engines. `now` is the router's clock in Unix seconds."""
 
-    def __init__(self, sender: Sender, asking: UsageAsking, calls: Calls, held: HeldResponses, now: Callable[[], float]) -> None:
+    def __init__(
+        self, sender: Sender, asking: UsageAsking, calls: Calls, held: HeldResponses, carrying: CarryingOn, now: Callable[[], float]
+    ) -> None:
         self._sender = sender
+        self._carrying = carrying
         self._asking = asking
         self._calls = calls
         self._held = held
@@ -150,6 +89,9 @@ class Proxy:
                         continue
                 try:
                     handed_over_at = 0.0
+                    if call.rest is not None:
+                        divided = None
+                        await self._carrying.prepare(call, pool, dispatch)
                     if dispatch.decode is None:
                         passes = pool.pass_credentials and pool.passes_credentials(instance)
                         begin = self._sender.begin if call.asks_usage is None else self._asking.begin
@@ -162,6 +104,11 @@ class Proxy:
                             continue
                         connection, instance, handed_over_at = begun, divided.instance, divided.handed_over_at
                     exchange = Exchange(call, client, pool, ticket, dispatch, instance, connection, handed_over_at, doubt)
+                    if call.rest is not None:
+                        verdict = await self._stream_rest(exchange)
+                        if verdict is None:
+                            return None
+                        continue
                     if connection.status >= 400:
                         exchange.doubt = doubt = doubt or Doubt(call, pool, ticket)
                         again = await doubt.ask_elsewhere(instance, connection, exchange.answer_headers(), self._now())
@@ -169,13 +116,22 @@ class Proxy:
                             self._sender.release(call, connection)
                             verdict = again
                             continue
-                    await (self._stream(exchange) if call.stream and exchange.is_stream else self._whole(exchange))
-                    return None
+                    if not (call.stream and exchange.is_stream):
+                        await self._whole(exchange)
+                        return None
+                    verdict = await self._stream(exchange)
+                    if verdict is None:
+                        return None
                 except UpstreamFailure as failure:
                     last_headers = failure.headers or bodiless_headers(call.connection)
                     if dispatch.decode is not None and divided is not None:
                         instance = divided.instance
                         divided.failed(failure)
+                    if call.rest is not None and ticket.stream is not None:
+                        verdict = self._carrying.broke_off(call, client, pool, ticket, instance, ticket.stream, failure)
+                        if verdict is None:
+                            return None
+                        continue
                     if doubt is not None and doubt.last is not None:
                         self._tell_refusal(call, client, pool, ticket, instance, failure, doubt.last)
                         return None
@@ -302,15 +258,37 @@ class Proxy:
         self._answered(exchange, usage_of(squeezed) or Usage())
         client.end(last)
 
-    async def _stream(self, exchange: Exchange) -> None:
+    async def _stream(self, exchange: Exchange) -> Dispatch | None:
         """Pass on a streamed answer from its first content on. Pieces go from the engine's callback straight to the
         client; a slow client pauses the engine.
 
+        Returns where the rest is to be asked for if the answer broke off and can go on elsewhere, None when it is over.
         Raises UpstreamFailure, also when the engine says that it failed, while nothing was passed on.
         """
+        call = exchange.call
+        kept = self._carrying.keep(call, exchange.pool)
+        reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage, whole=kept is not None)
+        keep = None if kept is None else kept.pieces.append
+        beginnings = _StreamBeginnings(self, exchange, self._now)
+        return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
+
+    async def _stream_rest(self, exchange: Exchange) -> Dispatch | None:
+        """As `_stream`, for the rest of an answer whose first part another engine gave."""
+        call, connection, kept, carried = exchange.call, exchange.connection, exchange.call.kept, exchange.call.rest
+        assert kept is not None
+        assert carried is not None
+        assert carried.rest is not None
+        if connection.status >= 400 or not exchange.is_stream:
+            raise UpstreamFailure("rest-refused", f"{exchange.instance} answered {connection.status} and no stream, asked for the rest")
+        reader = exchange.ticket.stream = RestReader(carried.rest, kept, hides_usage=call.hides_usage)
+        goes_on = partial(self._goes_on, exchange)
+        return await self._pass(exchange, reader, RestPassage(reader, connection, exchange.client, kept.pieces.append, goes_on))
+
+    def _goes_on(self, exchange: Exchange) -> None:
+        exchange.pool.account.goes_on(exchange.ticket, self._now())
+
+    async def _pass(self, exchange: Exchange, reader: StreamReader, passage: StreamPassage | RestPassage) -> Dispatch | None:
         call, client, connection = exchange.call, exchange.client, exchange.connection
-        reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage)
-        passage = StreamPassage(reader, connection, client, _StreamBeginnings(self, exchange, self._now), self._now)
         client.on_writable(connection.resume)
         try:
             last = await connection.pipe(passage.take)
@@ -322,10 +300,8 @@ class Proxy:
                 left = reader.end()
                 self._answered(exchange, reader.usage())
                 client.end(left)
-                return
-            self._lost(exchange, failure)
-            client.end(_broken(exchange, reader, f"{exchange.instance} was lost: {failure}"))
-            return
+                return None
+            return self._broke_off(exchange, reader, failure)
         left = passage.take_last(last)
         shortfall = reader.shortfall
         if shortfall is not None and not (passage.begun or reader.began):
@@ -336,12 +312,17 @@ class Proxy:
         self.remember(exchange, reader)
         if shortfall is None:
             self._answered(exchange, reader.usage())
-        else:
-            self._sender.release(call, connection)
-            self._lost(exchange, answer_failed(connection, shortfall))
-            if reader.failure is None:
-                left += _broken(exchange, reader, f"{exchange.instance} ended it: {shortfall.message}")
-        client.end(left)
+            client.end(left)
+            return None
+        self._sender.release(call, connection)
+        if left:
+            client.write(left)
+            if call.kept is not None:
+                call.kept.pieces.append(left)
+        return self._broke_off(exchange, reader, answer_failed(connection, shortfall))
+
+    def _broke_off(self, exchange: Exchange, reader: StreamReader, failure: UpstreamFailure) -> Dispatch | None:
+        return self._carrying.broke_off(exchange.call, exchange.client, exchange.pool, exchange.ticket, exchange.instance, reader, failure)
 
     def remember(self, exchange: Exchange, reader: StreamReader) -> None:
         """Note which instance holds the coming response, where its protocol keeps responses."""
@@ -393,12 +374,6 @@ class _StreamBeginnings:
         if exchange.handed_over_at:
             exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
         exchange.pool.account.first_token(exchange.ticket, now)
-
-
-def _broken(exchange: Exchange, reader: StreamReader, why: str) -> bytes:
-    """The event that ends a stream with an incomplete answer."""
-    message = f"the answer ended early, {why}"
-    return error_event(exchange.call.dialect, "rejected-upstream-failed", message, mid_event=reader.cut, sequence=reader.events)
 
 
 def failed(call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> dict[str, str]:

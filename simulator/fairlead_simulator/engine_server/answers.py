@@ -8,26 +8,31 @@ import random
 
 import xxhash
 
-_POOL_WORDS = 4096
+_MOST_WORDS = 4096
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class AnswerBook:
-    """A fixed stock of words; an answer is a run of it whose start depends on the prompt, so equal prompts get equal
-    answers."""
+    """A fixed stock of different words; an answer is a run of it whose start depends on the prompt, so equal prompts
+    get equal answers, and a part of an answer goes on as the whole does.
+    """
 
     def __init__(self, seed: int, bytes_per_token: int) -> None:
-        rng = random.Random(seed)
-        letters = "abcdefghijklmnopqrstuvwxyz"
+        letters = max(1, bytes_per_token - 1)
+        count = min(_MOST_WORDS, len(_LETTERS) ** letters)
+        numbers = random.Random(seed).sample(range(len(_LETTERS) ** min(letters, 6)), count)
         self._width = bytes_per_token
-        words = [
-            "".join(rng.choices(letters, k=bytes_per_token - 1)) + " " if bytes_per_token > 1 else rng.choice(letters)
-            for _ in range(_POOL_WORDS)
-        ]
+        words = [_word(number, letters) + (" " if bytes_per_token > 1 else "") for number in numbers]
         self._text = "".join(words).encode("ascii")
+        self._places = {word.encode("ascii"): place for place, word in enumerate(words)}
 
-    def start_of(self, prompt: bytes) -> int:
-        """Where in the stock the answer to this prompt begins."""
-        return xxhash.xxh3_64_intdigest(prompt) % _POOL_WORDS
+    def start_of(self, prompt: bytes, *, continues: bool = False) -> int:
+        """Where in the stock the answer to this prompt begins. With `continues` the prompt may end within an answer,
+        which then goes on.
+        """
+        if continues and (last := self._places.get(prompt[-self._width :])) is not None:
+            return (last + 1) % len(self._places)
+        return xxhash.xxh3_64_intdigest(prompt) % len(self._places)
 
     def words(self, start: int, first: int, stop: int) -> bytes:
         """Tokens `first..stop` of the answer beginning at `start`."""
@@ -38,3 +43,8 @@ class AnswerBook:
             return self._text[begin:end]
         turns = (end - 1) // size + 1
         return (self._text * turns)[begin:end]
+
+
+def _word(number: int, letters: int) -> str:
+    """The word of this number: its digits of base 26, the last letter first."""
+    return "".join(_LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(letters))

@@ -113,7 +113,7 @@ class ServedInstance:
 
         Raises ContextTooLong or EngineOverloaded.
         """
-        start = self._answers.start_of(work.prompt)
+        start = self._answers.start_of(work.prompt, continues=work.continues)
         remote = work.handover.fetches
         ticket = rank.pacer.submit(
             Generation(

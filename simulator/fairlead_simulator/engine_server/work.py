@@ -21,6 +21,8 @@ class Work:
     pooled: bool = False
     """Only the prompt is computed, as for an embedding; nothing is generated."""
     handover: Handover = NO_HANDOVER
+    continues: bool = False
+    """The prompt may end within an answer, which goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ class Run:
         self.held: dict[str, Any] | None = None
         """Where its KV blocks are held, as sent to the engine that may fetch them."""
         self._answers = answers
-        self._start = answers.start_of(work.prompt)
+        self._start = answers.start_of(work.prompt, continues=work.continues)
         self._block_tokens = block_tokens
 
     @property

@@ -117,6 +117,7 @@ PLACED = frozenset(
         "outcome",
         "rejection",
         "attempts",
+        "continuations",
         "client_request",
         "tpot_seconds",
         "ttft_target_seconds",

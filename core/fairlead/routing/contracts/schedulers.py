@@ -191,6 +191,15 @@ class Scheduler(Protocol):
         it cost nothing, and when many are lost at once, the next ones may be dead too.
         """
 
+    def carry_on(
+        self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
+    ) -> Dispatch | None:
+        """The answer has begun, and instance `left` will not end it: `why` is how it failed, or `HANDED_OVER`; `unlike`
+        says why its rest may be another than that instance would have made, for the record. Returns
+        the instance to ask for the rest, which computes the prompt and `carried_tokens` of the answer first; None where
+        no other instance is left, then nothing has changed. `first_token` says that the answer goes on.
+        """
+
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from fairlead.reports.decisions import Attempt, KeptFor, RequestOutcome, SampledDecision
+from fairlead.reports.decisions import HANDED_OVER, Attempt, Continuation, KeptFor, RequestOutcome, SampledDecision
 from fairlead.routing.contracts.weighing import Unit
 from fairlead.routing.explanations.explaining import WeighedDecision, explain, in_words
 from fairlead.targets import target_of
@@ -22,6 +22,7 @@ FAILURES = {
     "deadline": "had not answered when the request's time was over",
     "declined": "refused the request (4xx)",
     "answer": "sent an invalid answer",
+    "rest-refused": "refused to go on with the answer",
 }
 """A router's words for how an instance fails a request, as the end of a sentence; other words stand for themselves."""
 
@@ -37,11 +38,24 @@ def attempt_in_words(attempt: Attempt) -> str:
     return f"{target_of(attempt.instance, attempt.rank)} {how} after {in_words(attempt.after_seconds, Unit.SECONDS)}"
 
 
+def continuation_in_words(one: Continuation) -> str:
+    """`The answer, of which 12 tokens were given, went on at i1 after 0.40 s; 900 tokens were computed again.`"""
+    given = f", of which {one.carried_tokens} tokens were given," if one.carried_tokens else ""
+    target, source = target_of(one.target, one.target_rank), target_of(one.source, one.source_rank)
+    why = f" as {source} drained" if one.why == HANDED_OVER else f" and not at {source}"
+    went = "was to go on" if one.gap_seconds is None else "went on"
+    gap = "" if one.gap_seconds is None else f" after {in_words(one.gap_seconds, Unit.SECONDS)}"
+    other = f", in a state that is not the first one's ({one.unlike})" if one.unlike else ""
+    return f"The answer{given} {went} at {target}{why}{gap}{other}; {one.computed_tokens} tokens were computed again"
+
+
 def _sentences(decision: SampledDecision[Any, Any]) -> Iterator[str]:
     for attempt in decision.attempts:
         yield f"{attempt_in_words(attempt)}."
+    for one in decision.continuations:
+        yield f"{continuation_in_words(one)}."
     match decision.outcome:
-        case RequestOutcome.SERVED if decision.attempts:
+        case RequestOutcome.SERVED if decision.attempts and not decision.continuations:
             yield f"Then {decision.served_target or 'another instance'} served it."
         case RequestOutcome.REFUSED:
             yield f"The request was refused{'' if decision.rejection is None else f': {decision.rejection.value}'}."

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from fairlead.kv_events.sources import Source
-from fairlead.reports.decisions import Attempt, KeptFor
+from fairlead.reports.decisions import Attempt, Continuation, KeptFor
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
 from fairlead.routing.contracts.faults import Fault
@@ -76,6 +76,12 @@ class TrackedRequest:
     """Whether the request carried a move, its session's or its own."""
     attempts: tuple[Attempt, ...] = ()
     """The instances that have failed the request."""
+    continuations: tuple[Continuation, ...] = ()
+    """How its answer went on elsewhere after it had begun."""
+    carried_tokens: int = 0
+    """Tokens of its answer that its instance computes again, behind the prompt, to go on with it."""
+    resuming_since: float | None = None
+    """When its answer broke off that is to go on at `instance`; None once it does."""
     reason: DecisionReason = DecisionReason.FALLBACK
     learn: Callable[[str, float], None] | None = None
     """The policy's callback for the first token; see `Decision.learn`."""
@@ -151,6 +157,11 @@ class TrackedRequest:
         their node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
+
+    @property
+    def input_tokens(self) -> int:
+        """What its instance computes before it can give a token: the prompt, and what was given of the answer."""
+        return self.request.prompt_tokens + self.carried_tokens
 
     @property
     def work_microseconds(self) -> int:
@@ -321,8 +332,8 @@ class Accounting:
 
     def _estimate(self, tracked: TrackedRequest, hit_tokens: int) -> None:
         tracked.hit_tokens = hit_tokens
-        tracked.miss_tokens = max(1, tracked.request.prompt_tokens - hit_tokens)
-        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tracked.request.prompt_tokens, hit_tokens))
+        tracked.miss_tokens = max(1, tracked.input_tokens - hit_tokens)
+        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tracked.input_tokens, hit_tokens))
 
     def _count_late(self, tracked: TrackedRequest, microseconds: int) -> None:
         self.loads[tracked.instance].late_prefill_microseconds += microseconds

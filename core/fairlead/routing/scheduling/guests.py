@@ -88,6 +88,17 @@ class Guests:
         known = _known(self._state, (word.instance, word.decode))
         if known and word.refused:
             self._retrying.second_opinion(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)
+        elif known and word.carried_on:
+            self._retrying.carry_on(
+                word.request,
+                now,
+                word.failed,
+                carried_tokens=word.carried_tokens,
+                why=word.carried_on,
+                unlike=word.unlike,
+                to=word.instance,
+                decode=word.decode,
+            )
         elif known:
             self._retrying.retry(
                 word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode, by_proxy=word.by_proxy

@@ -23,7 +23,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.tables import PoolKey, RoutingTable
-from fairlead.targets import instance_of, rank_of
+from fairlead.targets import instance_of, rank_of, target_of
 
 KEPT_PER_MINUTE = 600.0
 """Maximum number of decisions of one pool a minute that a router keeps because of how their requests ended."""
@@ -162,6 +162,9 @@ class KeptDecisions:
     def _record(self, noted: Noted, tracked: TrackedRequest, end: End, table: RoutingTable, why: KeptFor) -> DecisionRecord:
         request, chosen, runner_up = noted.request, noted.chosen, noted.runner_up
         served = tracked.instance if end.ttft_seconds is not None or end.outcome is RequestOutcome.SERVED else ""
+        given = next((one for one in tracked.continuations if one.carried_tokens), None)
+        if given is not None:  # the first token came from the instance where the answer first broke off
+            served = target_of(given.source, given.source_rank)
         return DecisionRecord(
             id=tracked.decision_id,
             pool=self._pool,
@@ -194,6 +197,7 @@ class KeptDecisions:
             outcome=end.outcome,
             rejection=end.rejection,
             attempts=tracked.attempts,
+            continuations=tracked.continuations,
         )
 
 
@@ -214,4 +218,4 @@ def _why_kept(tracked: TrackedRequest, end: End, table: RoutingTable) -> KeptFor
         return KeptFor.RETRIED
     if (end.ttft_seconds or 0.0) >= table.slo.ttft_seconds or (end.tpot_seconds or 0.0) >= table.slo.tpot_seconds:
         return KeptFor.LATE
-    return KeptFor.MOVED if tracked.moved else KeptFor.SAMPLE
+    return KeptFor.MOVED if tracked.moved or tracked.continuations else KeptFor.SAMPLE

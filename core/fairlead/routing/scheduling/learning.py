@@ -28,7 +28,7 @@ def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
     """A prefill is over, or assumed to be: its computation delayed the decodes of its instance."""
     history, times = state.loads[tracked.instance].history, state.prefill_times
     history.prefilled_tokens += tracked.miss_tokens
-    history.prefill_seconds += times.seconds(tracked.request.prompt_tokens, tracked.hit_tokens) * times.speeds.computing_share
+    history.prefill_seconds += times.seconds(tracked.input_tokens, tracked.hit_tokens) * times.speeds.computing_share
 
 
 def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
@@ -53,7 +53,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     load.paced_at = now
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
-    predicted = state.prefill_times.seconds(tracked.request.prompt_tokens, tracked.hit_tokens)  # by the speed of now
+    predicted = state.prefill_times.seconds(tracked.input_tokens, tracked.hit_tokens)  # by the speed of now
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
     rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
     load.lasting_pace, load.usual_prefill_seconds = next_pace(
@@ -62,7 +62,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     if not tracked.transfer_tokens:
         before, knew = state.prefill_times.speed, state.prefill_times.is_measured
         state.prefill_times.speeds.among_others = state.view.routers > 1
-        state.prefill_times.observe(tracked.instance, tracked.request.prompt_tokens, tracked.hit_tokens, seconds, now)
+        state.prefill_times.observe(tracked.instance, tracked.input_tokens, tracked.hit_tokens, seconds, now)
         if state.prefill_times.speed != before:
             follow_speed(state, before, now, paces_hold=knew)
 
@@ -163,8 +163,11 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     Every answer measures its pace. While the gate or the queues need it, the fit relates the pace to the mean number of
     requests that decoded at the same time. Prefills that held the request up are subtracted, by the computed part of
     their predicted times: they are other work, not part of a step. If an engine does both in one step, too much is
-    subtracted, and the forecast errs on the side of serving. Short answers are left out.
+    subtracted, and the forecast errs on the side of serving. Short answers are left out, and those that several
+    instances gave.
     """
+    if tracked.continuations:
+        return
     if tracked.first_token_at is not None and output_tokens >= TELLING_TOKENS:
         state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at, now)
     if tracked.first_token_at is not None and output_tokens > 1:

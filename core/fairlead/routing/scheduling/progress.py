@@ -2,6 +2,8 @@
 of them.
 """
 
+from dataclasses import replace
+
 from fairlead.instances import REACHABLE
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.moves import MoveOutcome
@@ -41,13 +43,19 @@ class Progress:
         """The first token came, which ends the prefill if nothing else did."""
         state = self._state
         tracked = state.requests.get(request_id)
-        if tracked is None or tracked.first_token_at is not None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return ()
+        if tracked.first_token_at is not None and tracked.resuming_since is None:
             return ()
         state.view.now = now
         instance = tracked.instance if tracked.instance in state.loads else tracked.decodes_on
         if tracked.stage is Stage.DECODING:
             self._circuits.answered(tracked, tracked.decodes_on, now)
         elif not self._end_prefill(tracked, now):
+            return self._outcomes.take((instance,), now)
+        if tracked.resuming_since is not None:
+            self._resumed(tracked, tracked.resuming_since, now)
+        if tracked.first_token_at is not None:
             return self._outcomes.take((instance,), now)
         tracked.first_token_at = now
         self._learn(tracked, now)
@@ -58,6 +66,13 @@ class Progress:
         state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
         state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
         return self._outcomes.take((instance,), now)
+
+    def _resumed(self, tracked: TrackedRequest, since: float, now: float) -> None:
+        """Its answer, which had broken off, goes on."""
+        tracked.resuming_since = None
+        *before, last = tracked.continuations
+        tracked.continuations = (*before, replace(last, gap_seconds=now - since))
+        self._state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, now - since)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
         """Tell the policy how its choice turned out, if it wants to know. A policy that fails here costs no answer."""
@@ -75,9 +90,8 @@ class Progress:
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
-        refusal = (
-            None if decode is None or state.is_front else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
-        )
+        kept = decode is None or state.is_front or tracked.resuming_since is not None  # what has begun is not refused
+        refusal = None if kept or decode is None else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
         learn_prefill(state, tracked, now)
         self._dispatching.prefilled(tracked, now)
         if refusal is not None:

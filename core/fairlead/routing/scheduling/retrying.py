@@ -1,4 +1,5 @@
-"""Retrying: a request whose instance failed before the first byte goes to another one, at once and past the queues.
+"""Retrying: a request whose instance failed before the first byte goes to another one, at once and past the queues. So
+does an answer that has begun, if its client can get the rest of it from there.
 
 When the decode instance failed, the prompt is computed again where it is cached: the lost one may have fetched the KV
 blocks, which the prefill instance then frees, and a second fetch would read whatever is there.
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.decisions import HANDED_OVER, Continuation
 from fairlead.reports.moves import MoveCause
 from fairlead.routing.admission.refusals import upstream_failed
 from fairlead.routing.choosing.candidates import least_pending
@@ -23,7 +25,7 @@ from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.outcomes import Outcome, Outcomes
 from fairlead.routing.scheduling.prefill_decode import computing_all
 from fairlead.routing.scheduling.state import SchedulerState
-from fairlead.targets import instance_of
+from fairlead.targets import instance_of, rank_of
 
 
 class Retrying:
@@ -70,18 +72,74 @@ class Retrying:
         if target is None:
             refusal = upstream_failed(tracked.request, state.table.pool, tracked.tried, alike=self._is_hopeless(tracked, failed_instance))
             return self._outcomes.end_refused(tracked, refusal, now)
-        reason = state.reason_to_leave(failed_instance)
+        tracked.transfer_from, tracked.by_proxy = None, by_proxy
+        self._bind(tracked, failed_instance, source, target, now)
+        state.count_in(tracked, target, now, decode, excluded=self._all_of(failed_instance, *tracked.unreachable))
+        return self._dispatching.dispatch(tracked, now)
+
+    def _bind(self, tracked: TrackedRequest, left: str, source: str, target: str, now: float) -> None:
+        """The request goes from `source` to `target`, with its session's home if that was there."""
+        state = self._state
+        reason = state.reason_to_leave(left)
         if reason is BindingReason.RING_CHANGE:
             reason = BindingReason.INSTANCE_LOST
         cause = MoveCause(trigger=reason)
         whole = state.loads[target].entry.role is Role.DECODE
         tracked.reason = DecisionReason.DECODE_ONLY if whole else DecisionReason.FALLBACK
         moved = self._moving.bind(tracked, None if whole else tracked.session, target, lambda _: Departure(cause=cause), now)
-        tracked.transfer_from, tracked.by_proxy = None, by_proxy
         if not moved and target != source and not state.is_front:
             self._moving.record_reroute(tracked, source, target, cause, now)
-        state.count_in(tracked, target, now, decode, excluded=self._all_of(failed_instance, *tracked.unreachable))
-        return self._dispatching.dispatch(tracked, now)
+
+    def carry_on(
+        self,
+        request_id: str,
+        now: float,
+        left: str,
+        *,
+        carried_tokens: int,
+        why: str,
+        unlike: str | None = None,
+        to: str | None = None,
+        decode: str | None = None,
+    ) -> Dispatch | None:
+        """See `Scheduler.carry_on`. With `to` somebody else chose that instance, and the one to decode on."""
+        state = self._state
+        tracked = state.requests.get(request_id)
+        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return None
+        state.view.now = now
+        if tracked.resuming_since is None:
+            tracked.tried = (left,)  # what failed before the answer began may serve its rest
+        decode_left = left == tracked.decode
+        stays = tracked.instance if decode_left and tracked.instance in state.loads else None
+        target = self._target(tracked, left, stays) if to is None else to
+        if target is None:
+            return None
+        source = tracked.decodes_on
+        self._outcomes.end_probe(tracked, now)
+        if why != HANDED_OVER and (failed := state.loads.get(source)) is not None:
+            state.recorder.loads.failed(failed, now)
+        state.accounting.unplace(tracked)
+        state.expecting.taken_back(tracked)
+        tracked.carried_tokens, tracked.resuming_since = carried_tokens, now if tracked.resuming_since is None else tracked.resuming_since
+        tracked.decode_began = tracked.answer_began = tracked.transfer_from = None
+        tracked.by_proxy = False
+        self._bind(tracked, left, source, target, now)
+        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.unreachable))
+        dispatch = self._dispatching.dispatch(tracked, now)
+        found = Continuation(
+            source=instance_of(source),
+            source_rank=rank_of(source),
+            target=instance_of(tracked.decodes_on),
+            target_rank=rank_of(tracked.decodes_on),
+            why=why,
+            unlike=unlike,
+            after_seconds=max(0.0, now - tracked.request.arrived_at),
+            carried_tokens=carried_tokens,
+            computed_tokens=tracked.miss_tokens,
+        )
+        tracked.continuations = (*tracked.continuations, found)
+        return dispatch
 
     def second_opinion(
         self,

@@ -168,6 +168,12 @@ class PoolScheduler:
         """
         return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to, by_proxy=to is not None)
 
+    def carry_on(
+        self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
+    ) -> Dispatch | None:
+        """Its answer, which has begun, is to go on at another instance; see the protocol."""
+        return self._retrying.carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
+
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:

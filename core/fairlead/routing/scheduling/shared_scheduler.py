@@ -131,6 +131,15 @@ class SharedScheduler(PoolScheduler):
             self._asking.tell(_sent_elsewhere(outcome, failed_instance, reached=reached, by_proxy=to is not None), now)
         return outcome
 
+    def carry_on(
+        self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
+    ) -> Dispatch | None:
+        """See `Scheduler`. A front goes on at once without asking, and then informs its decider."""
+        outcome = super().carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
+        if outcome is not None:
+            self._asking.tell(replace(_sent_elsewhere(outcome, left), carried_tokens=carried_tokens, carried_on=why, unlike=unlike), now)
+        return outcome
+
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
         """See `Scheduler`."""
         self._asking.tell(AttemptFailed(request=request_id, instance=instance, failure=failure), now)

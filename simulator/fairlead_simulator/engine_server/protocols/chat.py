@@ -5,10 +5,11 @@ from typing import Any
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
 from fairlead_simulator.engine_server.fields import Document
+from fairlead_simulator.engine_server.kv_transfers import FIELD as KV_TRANSFER
 from fairlead_simulator.engine_server.protocols.chunks import ChunkForm, ChunkShape, StreamOptions, sum_of, usage_document
 from fairlead_simulator.engine_server.protocols.lengths import work_of
 from fairlead_simulator.engine_server.protocols.prompts import chat_prompt
-from fairlead_simulator.engine_server.request_errors import not_simulated, unsuitable
+from fairlead_simulator.engine_server.request_errors import RequestInvalid, not_simulated, unsuitable
 from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.work import Run, Work
 
@@ -19,8 +20,8 @@ _SHAPE = ChunkShape(
     opening=b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}',
     before=b'{"index":0,"delta":{"content":"',
     after=b'"},"logprobs":null',
-    unfinished=b',"finish_reason":null,"token_ids":null',
-    ids=b'"token_ids":null',
+    unfinished=b',"finish_reason":null',
+    ids=b'"token_ids":',
     counts={"completion_tokens_details": None},
     tells_created_tokens=True,
 )
@@ -40,7 +41,7 @@ async def answer_chat(instance: ServedInstance, exchange: Exchange, document: Do
     if options.stream:
         if copies > 1:
             raise not_simulated("n", copies, "streams have one choice")
-        await instance.stream(exchange, work, ChunkForm(instance, request_id, options, _SHAPE))
+        await instance.stream(exchange, work, ChunkForm(instance, request_id, options, _SHAPE, work.prompt))
         return
     runs = await instance.compute(exchange, [work] * copies)
     if runs is not None:
@@ -67,7 +68,25 @@ def read_chat(instance: ServedInstance, document: Document, messages: object, fi
     settings = instance.settings
     fields.check_model(document, settings.model)
     fields.check_sampling(document)
-    return work_of(document, chat_prompt(messages, settings.model, field), _LIMITS, settings.context_tokens)
+    prompt = chat_prompt(messages, settings.model, field)
+    given = _given_tokens(instance, document, messages, prompt)
+    ids = (document.get(KV_TRANSFER) or {}).get("prompt_token_ids") if isinstance(document.get(KV_TRANSFER), dict) else None
+    if ids is not None:  # the tokens count, not their rendering, as in vLLM
+        if not isinstance(ids, list) or not ids:
+            raise RequestInvalid("`kv_transfer_params['prompt_token_ids']` must be a non-empty list of non-negative integers.", KV_TRANSFER)
+        prompt = instance.tokenizer.prompt(ids, f"{KV_TRANSFER}.prompt_token_ids")
+    return work_of(document, prompt, _LIMITS, settings.context_tokens, given_tokens=given)
+
+
+def _given_tokens(instance: ServedInstance, document: Document, messages: object, prompt: bytes) -> int | None:
+    """The tokens of a final message that is to be continued; None where the answer is a message of its own."""
+    if not fields.flag(document, "continue_final_message"):
+        return None
+    if fields.flag(document, "add_generation_prompt", default=True) and "add_generation_prompt" in document:
+        raise RequestInvalid("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+    assert isinstance(messages, list)
+    before = chat_prompt(messages[:-1], instance.settings.model) if len(messages) > 1 else b""
+    return instance.tokenizer.count(prompt[len(before) :])
 
 
 def _completion(instance: ServedInstance, exchange: Exchange, request_id: str, runs: list[Run], copies: int) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
 class StreamOptions:
     """Whether a client wants a stream, and what the stream should include."""
 
-    __slots__ = ("continuous_usage", "include_usage", "stream")
+    __slots__ = ("continuous_usage", "include_usage", "stream", "token_ids")
 
     def __init__(self, document: Document) -> None:
         self.stream = fields.flag(document, "stream")
@@ -52,6 +52,7 @@ class StreamOptions:
             raise unsuitable("stream_options", options, "an object")
         if options is not None and not self.stream:
             raise RequestInvalid("Stream options can only be defined when `stream=True`. (parameter=stream_options)", "stream_options")
+        self.token_ids = fields.flag(document, "return_token_ids")
         self.include_usage = fields.flag(options or {}, "include_usage")
         self.continuous_usage = self.include_usage and fields.flag(options or {}, "continuous_usage_stats")
 
@@ -66,19 +67,22 @@ class ChunkShape:
     before: bytes
     after: bytes
     unfinished: bytes
-    """The fields that end a choice that continues; the last choice ends with a reason and `ids`."""
+    """The fields that follow in a choice that continues, before `ids`; the last choice has a reason there."""
     ids: bytes
+    """The fields before the ids of the words; a completion's have a place for its prompt's."""
     counts: dict[str, Any]
     """Empty fields of the counts sent with every chunk."""
     tells_created_tokens: bool
 
 
 class ChunkForm:
-    """The stream of a chat or of a text completion."""
+    """The stream of a chat or of a text completion. With `return_token_ids` the first chunk has the prompt's ids, and
+    each chunk those of its words.
+    """
 
-    __slots__ = ("_before", "_fingerprint", "_head", "_options", "_prompt_tokens", "_shape")
+    __slots__ = ("_before", "_fingerprint", "_head", "_options", "_prompt_ids", "_prompt_tokens", "_shape", "_tokenizer")
 
-    def __init__(self, instance: ServedInstance, request_id: str, options: StreamOptions, shape: ChunkShape) -> None:
+    def __init__(self, instance: ServedInstance, request_id: str, options: StreamOptions, shape: ChunkShape, prompt: bytes) -> None:
         head = {"id": request_id, "object": shape.kind, "created": instance.now(), "model": instance.settings.model}
         self._shape = shape
         self._options = options
@@ -86,6 +90,16 @@ class ChunkForm:
         self._head = b"data: " + orjson.dumps(head)[:-1] + b',"choices":['
         self._before = self._head + shape.before
         self._prompt_tokens = 0
+        self._tokenizer = instance.tokenizer if options.token_ids else None
+        self._prompt_ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(prompt))
+
+    def _ids(self, words: bytes) -> bytes:
+        """The ids of words, and in a completion's first chunk those of its prompt."""
+        ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(words))
+        if b"%b" not in self._shape.ids:
+            return self._shape.ids + ids
+        prompt, self._prompt_ids = self._prompt_ids, b"null"
+        return self._shape.ids % prompt + ids
 
     def preface(self) -> bytes:
         return b""
@@ -94,16 +108,32 @@ class ChunkForm:
         self._prompt_tokens = run.prompt_tokens
         if not self._shape.opening:
             return b""
-        return self._head + self._shape.opening + b"]" + self._continuous(0) + b',"prompt_token_ids":null,"prompt_text":null}\n\n'
+        return (
+            self._head
+            + self._shape.opening
+            + b"]"
+            + self._continuous(0)
+            + b',"prompt_token_ids":%b,"prompt_text":null}\n\n' % self._prompt_ids
+        )
 
     def content(self, words: bytes, tokens: int) -> bytes:
-        return self._before + words + self._shape.after + self._shape.unfinished + b"}]" + self._continuous(tokens) + b"}\n\n"
+        return (
+            self._before
+            + words
+            + self._shape.after
+            + self._shape.unfinished
+            + b","
+            + self._ids(words)
+            + b"}]"
+            + self._continuous(tokens)
+            + b"}\n\n"
+        )
 
     def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
         usage, shape = run.usage(), self._shape
         told = self._options.include_usage or bool(extra)
         fingerprint = b',"system_fingerprint":' + self._fingerprint
-        reason = b',"finish_reason":"%b","stop_reason":null,%b}]' % (run.work.finish_reason.encode("ascii"), shape.ids)
+        reason = b',"finish_reason":"%b","stop_reason":null,%b}]' % (run.work.finish_reason.encode("ascii"), self._ids(words))
         last = self._continuous(usage.completion_tokens) + (b"" if told else fingerprint) + b"}\n\n"
         parts = [self._before, words, shape.after, reason, last]
         if told:

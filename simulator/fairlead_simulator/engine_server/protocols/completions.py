@@ -21,8 +21,8 @@ _SHAPE = ChunkShape(
     opening=b"",
     before=b'{"index":0,"text":"',
     after=b'","logprobs":null',
-    unfinished=b',"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null',
-    ids=b'"prompt_token_ids":null,"token_ids":null',
+    unfinished=b',"finish_reason":null,"stop_reason":null',
+    ids=b'"prompt_token_ids":%b,"token_ids":',
     counts={},
     tells_created_tokens=False,
 )
@@ -47,13 +47,13 @@ async def answer_completion(instance: ServedInstance, exchange: Exchange, docume
     fields.check_sampling(document)
     prompts = prompts_of(document.get("prompt"), "prompt", instance.tokenizer)
     copies = fields.count(document, "n") or 1
-    works = [work_of(document, prompt, ("max_tokens",), settings.context_tokens, DEFAULT_MAX_TOKENS) for prompt in prompts]
+    works = [work_of(document, prompt, ("max_tokens",), settings.context_tokens, DEFAULT_MAX_TOKENS, given_tokens=0) for prompt in prompts]
     request_id = instance.new_id("cmpl-")
     if options.stream:
         if len(works) * copies > 1:
             field = "n" if copies > 1 else "prompt"
             raise not_simulated(field, document[field], "streams have one choice")
-        await instance.stream(exchange, works[0], ChunkForm(instance, request_id, options, _SHAPE))
+        await instance.stream(exchange, works[0], ChunkForm(instance, request_id, options, _SHAPE, works[0].prompt))
         return
     runs = await instance.compute(exchange, [work for work in works for _ in range(copies)])
     if runs is not None:

@@ -12,10 +12,20 @@ OWN_LENGTH_TOKENS = 128
 """The simulated model ends an answer after this many tokens unless the client ends it earlier."""
 
 
-def work_of(document: Mapping[str, Any], prompt: bytes, limits: tuple[str, ...], context_tokens: int, default: int | None = None) -> Work:
+def work_of(
+    document: Mapping[str, Any],
+    prompt: bytes,
+    limits: tuple[str, ...],
+    context_tokens: int,
+    default: int | None = None,
+    *,
+    given_tokens: int | None = None,
+) -> Work:
     """The work of one prompt, as long as the first of the fields `limits` says, or `default`, or as the model
-    pleases; and what becomes of its KV blocks.
+    pleases; and what becomes of its KV blocks. Of an answer that goes on, the prompt ends with `given_tokens`; None: it
+    begins here.
     """
+    continues = given_tokens is not None
     handover = read_handover(document)
     for field in limits:
         limit = fields.count(document, field)
@@ -26,7 +36,8 @@ def work_of(document: Mapping[str, Any], prompt: bytes, limits: tuple[str, ...],
                     f" (parameter={field}, value={limit})",
                     field,
                 )
-            return Work(prompt=prompt, max_tokens=limit, handover=handover)
+            return Work(prompt=prompt, max_tokens=limit, handover=handover, continues=continues)
     if default is not None:
-        return Work(prompt=prompt, max_tokens=default, handover=handover)
-    return Work(prompt=prompt, max_tokens=OWN_LENGTH_TOKENS, finish_reason="stop", handover=handover)
+        return Work(prompt=prompt, max_tokens=default, handover=handover, continues=continues)
+    own = max(1, OWN_LENGTH_TOKENS - (given_tokens or 0))
+    return Work(prompt=prompt, max_tokens=own, finish_reason="stop", handover=handover, continues=continues)

@@ -132,7 +132,8 @@ class Responses:
             raise RequestInvalid(message, "background", kind="invalid_request_error")
         if background and stream:
             raise not_simulated("stream", True, "create in the background without a stream, then retrieve")
-        work = work_of(document, prompt, ("max_output_tokens",), settings.context_tokens)
+        given = _given_tokens(instance, document.get("input"))
+        work = work_of(document, prompt, ("max_output_tokens",), settings.context_tokens, given_tokens=given)
         return _Asked(
             document=_response_document(instance, document, work, background),
             work=work,
@@ -164,6 +165,14 @@ class Responses:
         if asked.store:
             self._kept().keep(StoredResponse(document=document, conversation=_continued(asked, run)))
         return document
+
+
+def _given_tokens(instance: ServedInstance, given: object) -> int | None:
+    """The tokens of a last message that is in progress, which the answer goes on with; None where there is none."""
+    last = given[-1] if isinstance(given, list) and given else None
+    if not isinstance(last, dict) or last.get("type", "message") != "message" or last.get("status") not in ("in_progress", "incomplete"):
+        return None
+    return instance.tokenizer.count(responses_prompt([last], instance.settings.model))
 
 
 def _continued(asked: _Asked, run: Run) -> bytes:

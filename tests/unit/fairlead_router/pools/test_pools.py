@@ -150,6 +150,11 @@ class CheckingScheduler:
 
     def transferred(self, request_id: str, now: float) -> None: ...
 
+    def carry_on(
+        self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
+    ) -> Dispatch | None:
+        return None
+
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:

@@ -493,7 +493,7 @@ def test_most_events_are_not_decoded_however_many_come_together(together: int, m
         decoded.append(data)
         return orjson.loads(data)
 
-    monkeypatch.setattr("fairlead_router.protocols.answers._decoded", counting)
+    monkeypatch.setattr("fairlead_router.protocols.answers.decoded", counting)
     anthropic = [
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"t{number}"}} for number in range(100)
     ]

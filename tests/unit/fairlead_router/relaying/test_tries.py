@@ -15,6 +15,7 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.relaying.calls import Call, Calls
+from fairlead_router.relaying.carrying_on import CarryingOn
 from fairlead_router.relaying.direct import DirectRelay, Upload
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
@@ -85,7 +86,14 @@ class FailingEngines:
     async def relay(self) -> int:
         """Send a routed request of session `s`; the status of its answer."""
         sender = cast(Any, self)
-        proxy = Proxy(sender, UsageAsking(sender, lambda: self.time), self.calls, HeldResponses(), lambda: self.time)
+        proxy = Proxy(
+            sender,
+            UsageAsking(sender, lambda: self.time),
+            self.calls,
+            HeldResponses(),
+            CarryingOn(cast(Any, self), lambda: self.time),
+            lambda: self.time,
+        )
         request = RoutingRequest(id="r-1", arrived_at=self.time, prompt_tokens=100, blocks=(1,), first_bytes_hash=1, session="s")
         answer = await proxy.relay(self.call(), request, self.pool, cast(Any, None))
         assert answer is not None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from fairlead.reports.decisions import Attempt, CandidateScore, DecisionReason, KeptFor, RequestOutcome
+from fairlead.reports.decisions import Attempt, CandidateScore, Continuation, DecisionReason, KeptFor, RequestOutcome
 from fairlead.routing.explanations.fates import whole_story
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead.routing.policies.catalogue import BUILT_IN
@@ -75,7 +75,19 @@ def decisions(now: datetime, sessions: Sequence[SessionSummary]) -> list[Routing
         )
         if number % 12 == 5:
             lost = Attempt(instance=ranked[0].instance, failure="lost", after_seconds=0.25)
-            decision = replace(decision, kept=KeptFor.RETRIED, attempts=(lost,), served_by=ranked[1].instance)
+            went_on = Continuation(
+                source=ranked[0].instance,
+                target=ranked[1].instance,
+                why="lost",
+                after_seconds=0.25,
+                carried_tokens=12,
+                computed_tokens=prompt + 12,
+                gap_seconds=0.4,
+            )
+            if number % 24 == 5:
+                decision = replace(decision, kept=KeptFor.RETRIED, attempts=(lost,), continuations=(went_on,))
+            else:
+                decision = replace(decision, kept=KeptFor.RETRIED, attempts=(lost,), served_by=ranked[1].instance)
         elif number % 12 == 7:
             decision = replace(decision, kept=KeptFor.LATE, ttft_target_seconds=(decision.ttft_seconds or 0.0) / 2)
         if decision.kept is not KeptFor.SAMPLE:

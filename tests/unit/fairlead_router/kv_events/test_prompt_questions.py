@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
-from fairlead_router.gateway.prompt_questions import NOT_OFFERED_SECONDS, Asked, Disputed, PromptAnswer, PromptQuestions
+from fairlead_router.kv_events.prompt_questions import NOT_OFFERED_SECONDS, Asked, Disputed, PromptAnswer, PromptQuestions
 from fairlead_router.kv_events.prompt_texts import CHAT, MESSAGES, RENDERINGS, Rendering, questions
 
 COUNT, RENDER = "/v1/messages/count_tokens", "/v1/messages/render"

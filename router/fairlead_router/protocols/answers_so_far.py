@@ -1,0 +1,296 @@
+"""What a client has had of a streamed answer, from which another engine can go on.
+
+While an answer passes, only its pieces are kept. They are read when they become many, or when the answer is to go on
+elsewhere: events alike an earlier one by comparing bytes, the others by decoding them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from fairlead_router.protocols.answers import decoded, parse_event, split_events
+from fairlead_router.protocols.dialects import Dialect
+
+MOST_TEXT = 1024 * 1024
+"""Most characters of an answer that are kept: a quarter of a million tokens. A longer answer is not carried on."""
+SETTLED_AT = 512
+"""Pieces that are read at the next look, so that a long answer is kept as its text, a fiftieth of its events."""
+
+_TEXT = re.compile(rb'"(?:content|text)" ?: ?"([^"\\]+)"')
+_THOUGHTS = ("reasoning", "reasoning_content")
+_OTHERS = ("tool_calls", "function_call", "audio", "refusal")
+
+
+class AnswerSoFar:
+    """The kept part of one answer. `pieces` are whole events that the client has had, to be read by `settle`."""
+
+    __slots__ = (
+        "_after", "_alike", "_before", "_texts", "_thoughts", "choices", "deltas", "first", "has_ids", "has_logprobs", "has_others",
+        "is_too_long", "length", "pieces", "prompt_ids", "token_ids",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.first: dict[str, Any] = {}
+        """What identifies the answer: the fields of its first event."""
+        self.deltas = 0
+        """Events with generated content: at most one token less than there are."""
+        self.length = 0
+        self.is_too_long = False
+        """It exceeded `MOST_TEXT` and is not kept any more."""
+        self.choices: set[int] = set()
+        """The choices that began."""
+        self.has_others = False
+        """Whether there was content besides text and thoughts, such as a call of a tool."""
+        self.has_logprobs = False
+        self.prompt_ids: list[int] = []
+        """The prompt's token ids, where the client asked for them."""
+        self.token_ids: list[int] = []
+        self.has_ids = True
+        """Whether `token_ids` are those of all the text."""
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._before = b"\0"
+        self._after = b""
+        self._alike: list[bytes] = []
+
+    @property
+    def text(self) -> str:
+        """The text so far. Raises UnicodeError where the two halves of a character are not both there."""
+        return "".join(self._texts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+    @property
+    def thoughts(self) -> str:
+        """The thoughts so far, as `text`."""
+        return "".join(self._thoughts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the client has had any of what the model generated."""
+        return bool(self._texts or self._thoughts or self.has_others)
+
+    @property
+    def ids(self) -> list[int]:
+        """The token ids of the text, if the engine gave them; empty if not."""
+        return self.token_ids if self.has_ids else []
+
+    def settle(self) -> None:
+        """Read the pieces that have come since."""
+        if not self.pieces:
+            return
+        data = b"".join(self.pieces)
+        self.pieces.clear()
+        if self.is_too_long:
+            return
+        before, after = self._before, self._after
+        for raw in split_events(data):
+            end = len(raw) - len(after)
+            if raw.startswith(before) and raw.endswith(after) and len(before) < end and raw.find(b'"', len(before), end) < 0:
+                self._alike.append(raw[len(before) : end])
+                continue
+            self._take_alike()
+            self._read(raw)
+            before, after = self._before, self._after
+        self._take_alike()
+        if self.length > MOST_TEXT:
+            self.is_too_long = True
+            self._texts.clear()
+            self._thoughts.clear()
+
+    def _take_alike(self) -> None:
+        if self._alike:
+            self.deltas += len(self._alike)
+            self.has_ids = False  # events with ids are never alike
+            self._say(decoded(b'"%b"' % b"".join(self._alike)))
+            self._alike.clear()
+
+    def _say(self, text: str) -> None:
+        self._texts.append(text)
+        self.length += len(text)
+
+    def _think(self, text: str) -> None:
+        self._thoughts.append(text)
+        self.length += len(text)
+
+    def _read(self, raw: bytes) -> None:
+        name, data = parse_event(raw)
+        document = decoded(data) if data and data != b"[DONE]" else None
+        if not isinstance(document, dict):
+            return
+        length = len(self._texts)
+        self.hear(name, document)
+        if len(self._texts) > length and (found := _TEXT.search(raw)) is not None and found[1].decode() == self._texts[-1]:
+            self._before, self._after = raw[: found.start(1)], raw[found.end(1) :]
+
+    def hear(self, name: bytes, document: dict[str, Any]) -> None:
+        """Take an event's facts."""
+        raise NotImplementedError
+
+
+class ChunksSoFar(AnswerSoFar):
+    """Of a chat or a completion."""
+
+    __slots__ = ()
+
+    def hear(self, name: bytes, document: dict[str, Any]) -> None:
+        """See `AnswerSoFar`."""
+        choices = document.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                self._hear_choice(choice, document)
+        if not self.first:
+            self.first = {field: given for field, given in document.items() if field in ("id", "object", "created", "model")}
+
+    def _hear_choice(self, choice: dict[str, Any], chunk: dict[str, Any]) -> None:
+        if type(index := choice.get("index", 0)) is int:
+            self.choices.add(index)
+        self.has_logprobs = self.has_logprobs or bool(choice.get("logprobs"))
+        self.prompt_ids = self.prompt_ids or _ids(chunk.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
+        delta = choice.get("delta")
+        said = choice if not isinstance(delta, dict) else delta
+        text = said.get("text" if said is choice else "content")
+        thoughts = next((given for name in _THOUGHTS if isinstance(given := said.get(name), str) and given), None)
+        self.has_others = self.has_others or any(said.get(name) for name in _OTHERS)
+        ids = _ids(choice.get("token_ids"))
+        if isinstance(text, str) and text:
+            self._say(text)
+        if thoughts is not None:
+            self._think(thoughts)
+        if text or thoughts:
+            self.deltas += 1
+            self.has_ids = self.has_ids and bool(ids)
+        self.token_ids += ids
+
+
+class MessageSoFar(AnswerSoFar):
+    """Of Anthropic's protocol."""
+
+    __slots__ = ("block", "block_kind")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = -1
+        """The number of the last block."""
+        self.block_kind = ""
+        """The kind of the block that is open, "" while none is."""
+        self.has_ids = False
+
+    def hear(self, name: bytes, document: dict[str, Any]) -> None:
+        """See `AnswerSoFar`."""
+        kind = document.get("type")
+        if kind == "message_start":
+            self.first = document
+        elif kind == "content_block_start":
+            block = document.get("content_block")
+            self.block = document["index"] if type(document.get("index")) is int else self.block + 1
+            self.block_kind = str(block.get("type")) if isinstance(block, dict) else ""
+            self.has_others = self.has_others or self.block_kind not in ("text", "thinking")
+            if isinstance(block, dict) and isinstance(text := block.get("text"), str) and text:
+                self._say(text)
+        elif kind == "content_block_stop":
+            self.block_kind = ""
+        elif kind == "content_block_delta":
+            delta = document.get("delta")
+            if isinstance(delta, dict):
+                self._hear_delta(delta)
+
+    def _hear_delta(self, delta: dict[str, Any]) -> None:
+        self.deltas += 1
+        if delta.get("type") == "text_delta" and isinstance(text := delta.get("text"), str):
+            self._say(text)
+        elif delta.get("type") == "thinking_delta" and isinstance(thinking := delta.get("thinking"), str):
+            self._think(thinking)
+        elif delta.get("type") != "signature_delta":
+            self.has_others = True
+
+
+BEGINNINGS = frozenset({"created", "in_progress", "queued"})
+"""Events of a response before its first item."""
+
+
+class ResponseSoFar(AnswerSoFar):
+    """Of OpenAI's Responses."""
+
+    __slots__ = ("begun", "ended", "items", "open_item", "output_index", "part", "sequence")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_ids = False
+        self.sequence = 0
+        """The number of the next event."""
+        self.items: list[Any] = []
+        """The items of the output that are complete."""
+        self.open_item = ""
+        """The id of the item that is open, "" while none is."""
+        self.part = False
+        """Whether a part of it has begun."""
+        self.begun: set[str] = set()
+        """What was said of the response before its first item."""
+        self.ended: set[str] = set()
+        """What of it has ended: the events that said so."""
+        self.output_index = 0
+
+    def hear(self, name: bytes, document: dict[str, Any]) -> None:
+        """See `AnswerSoFar`."""
+        kind = str(document.get("type") or name.decode("latin-1")).removeprefix("response.")
+        if type(number := document.get("sequence_number")) is int:
+            self.sequence = number + 1
+        item = document.get("item")
+        if kind in BEGINNINGS:
+            self.begun.add(kind)
+            if not self.first and isinstance(document.get("response"), dict):
+                self.first = document["response"]
+        elif kind == "output_item.added" and isinstance(item, dict):
+            self.open_item = str(item.get("id") or "")
+            self.output_index = document["output_index"] if type(document.get("output_index")) is int else len(self.items)
+            self.has_others = self.has_others or item.get("type") not in ("message", "reasoning")
+        elif kind == "content_part.added":
+            self.part = True
+        elif kind == "output_item.done":
+            self.items.append(item)
+            self.open_item, self.part = "", False
+            self.ended.clear()
+        elif kind.endswith(".done"):
+            self.ended.add(kind)
+        elif kind.endswith(".delta"):
+            self._hear_delta(kind, document.get("delta"))
+
+    def _hear_delta(self, kind: str, delta: object) -> None:
+        self.deltas += 1
+        if not isinstance(delta, str):
+            self.has_others = True
+        elif kind == "output_text.delta":
+            self._say(delta)
+        elif kind.startswith("reasoning"):
+            self._think(delta)
+        else:
+            self.has_others = True
+
+
+def _ids(given: object) -> list[int]:
+    return given if isinstance(given, list) and all(type(one) is int for one in given) else []
+
+
+def answer_so_far(dialect: Dialect) -> AnswerSoFar:
+    """Nothing yet of an answer in this protocol."""
+    if dialect is Dialect.OPENAI:
+        return ChunksSoFar()
+    return MessageSoFar() if dialect is Dialect.ANTHROPIC else ResponseSoFar()
+
+
+def encoded(document: dict[str, Any]) -> bytes:
+    """A document as the data of an event."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:  # a half of a character, or an integer beyond 64 bits
+        return json.dumps(document).encode()
+
+
+def events_of(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The name and the data of each event."""
+    return (parse_event(raw) for raw in split_events(data))

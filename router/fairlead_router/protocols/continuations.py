@@ -1,0 +1,315 @@
+"""The request for the rest of an answer: what a client asked for, and what it has had of the answer, as a request that
+another engine goes on from.
+
+A completion's prompt gets the text behind it. A chat gets it as an assistant's message to be continued
+(`continue_final_message`), and so does a request of Anthropic's protocol, which becomes a chat: vLLM's `/v1/messages`
+begins a new message after an assistant's. A response's input gets it as a message in progress. Where the token ids are
+known, they go along and count, so that the engine computes exactly the tokens that were: text may be cut into others,
+and templates trim it.
+
+Sources: vLLM 0.32, `entrypoints/openai/chat_completion/protocol.py`, `entrypoints/openai/responses/utils.py`
+(`should_continue_final_message`), `renderers/online_renderer.py` (`prompt_token_ids` of `kv_transfer_params`),
+`entrypoints/anthropic/serving.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from fairlead.values import value
+from fairlead_router.protocols.answers_so_far import AnswerSoFar, ResponseSoFar, encoded
+from fairlead_router.protocols.body_edits import edited
+from fairlead_router.protocols.conversations import chat_of_messages
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.peer_fields import KV_TRANSFER
+from fairlead_router.protocols.prompts import Document
+
+CHAT_PATH = b"/v1/chat/completions"
+OWN_LIMIT = 16
+"""Tokens of a completion whose client sets no limit."""
+
+
+class Uncarried(StrEnum):
+    """Why an answer that broke off did not go on elsewhere."""
+
+    OFF = "off"
+    """The pool says so (`spec.routing.continueAnswers`)."""
+    LIMIT = "limit"
+    """It went on elsewhere as often as one request may."""
+    OUT_OF_TIME = "out-of-time"
+    NO_INSTANCE = "no-instance"
+    TOO_LONG = "too-long"
+    """It has more text than is kept."""
+    UNREADABLE = "unreadable"
+    SEVERAL_CHOICES = "several-choices"
+    LOG_PROBABILITIES = "log-probabilities"
+    STRUCTURED_OUTPUT = "structured-output"
+    BEAM_SEARCH = "beam-search"
+    ECHO = "echo"
+    TOOL_CALL = "tool-call"
+    """It has begun with a call of a tool, or with another content that is no text."""
+    REASONING = "reasoning"
+    """It is among its thoughts, whose place in a prompt each model has for itself."""
+    STOP_STRING = "stop-string"
+    """Its text may end in the beginning of a stop string, which no other engine would recognise."""
+    CUT_PROMPT = "cut-prompt"
+    """Its engine cuts the prompt, and would cut another part of a longer one."""
+    ENGINE_STATE = "engine-state"
+    """It rests on what its engine alone keeps: a stored response, KV blocks that the client names, embeddings."""
+    PROTOCOL = "protocol"
+    """The pool's engines are not known to continue messages in this protocol."""
+    REFUSED = "refused"
+    """The engine that was asked for the rest refused the request."""
+
+
+class Unlike(StrEnum):
+    """Why the rest may be another than the first engine would have made."""
+
+    SEED = "seed"
+    """The client gave a seed for sampling, whose state is lost."""
+    PENALTIES = "penalties"
+    """What was given before counts as prompt, not as output, which presence and frequency penalties look at."""
+
+
+@value
+class Rest:
+    """The request for the rest of an answer. `path` None: the client's own. `given_tokens` is what the client has had
+    of the answer, `exact` whether an engine or its tokenizer has counted them.
+    """
+
+    path: bytes | None
+    body: bytes
+    dialect: Dialect
+    document: Document
+    given_tokens: int
+    exact: bool
+    only_end: bool = False
+    """The client has had as many tokens as it allows: only the answer's end is missing."""
+
+
+_LIMITS = {
+    Dialect.OPENAI: ("max_tokens", "max_completion_tokens"),
+    Dialect.RESPONSES: ("max_output_tokens",),
+    Dialect.ANTHROPIC: ("max_tokens",),
+}
+_FREE = (None, False, "text")
+_GUIDED = ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "json_schema", "ebnf")
+_LOGPROBS = ("prompt_logprobs", "top_logprobs", "return_logprob")
+_OF_SAMPLING = ("model", "temperature", "top_p", "top_k", "watermarking", "vllm_xargs")
+"""Fields of `/v1/messages` that mean the same in a chat."""
+
+
+def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type: str) -> Uncarried | None:
+    """Why the rest of this answer cannot be asked of another engine; None if it can. What has no content yet can be
+    asked for again whatever it is, unless it rests on what one engine keeps.
+    """
+    if _rests_on_engine(document):
+        return Uncarried.ENGINE_STATE
+    if not sent.has_content:
+        return None
+    if sent.is_too_long:
+        return Uncarried.TOO_LONG
+    if isinstance(sent, ResponseSoFar) and (engine_type == "sglang" or not sent.open_item):
+        return Uncarried.PROTOCOL
+    return _of_request(document, dialect) or _of_answer(document, sent)
+
+
+def _rests_on_engine(document: Document) -> bool:
+    return any(document.get(field) for field in ("previous_response_id", "conversation", "background", "prompt_embeds", KV_TRANSFER))
+
+
+def _of_request(document: Document, dialect: Dialect) -> Uncarried | None:
+    prompt = document.get("prompt")
+    if (document.get("n") or 1) != 1 or (document.get("best_of") or 1) != 1 or _are_several(prompt):
+        return Uncarried.SEVERAL_CHOICES
+    if document.get("use_beam_search"):
+        return Uncarried.BEAM_SEARCH
+    if document.get("echo"):
+        return Uncarried.ECHO
+    logprobs = document.get("logprobs")
+    if (logprobs is not None and logprobs is not False) or any(document.get(field) for field in _LOGPROBS):
+        return Uncarried.LOG_PROBABILITIES
+    if _is_guided(document, dialect):
+        return Uncarried.STRUCTURED_OUTPUT
+    if document.get("truncate_prompt_tokens") is not None or document.get("truncation") not in (None, "disabled"):
+        return Uncarried.CUT_PROMPT
+    if document.get("suffix") or (document.get("add_generation_prompt") is False and not document.get("continue_final_message")):
+        return Uncarried.PROTOCOL
+    return None
+
+
+def _are_several(prompt: object) -> bool:
+    return isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], str | list)
+
+
+def _is_guided(document: Document, dialect: Dialect) -> bool:
+    if any(document.get(field) for field in _GUIDED):
+        return True
+    config = document.get("output_config") if dialect is Dialect.ANTHROPIC else None
+    forms = (document.get("response_format"), document.get("text"), config)
+    if any(isinstance(form, dict) and _kind(form.get("format", form)) not in _FREE for form in forms):
+        return True
+    return _kind(document.get("tool_choice")) not in (None, "auto", "none")
+
+
+def _kind(given: object) -> object:
+    return given.get("type") if isinstance(given, dict) else given
+
+
+def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
+    if sent.has_others:
+        return Uncarried.TOOL_CALL
+    if sent.choices - {0}:
+        return Uncarried.SEVERAL_CHOICES
+    if sent.has_logprobs:
+        return Uncarried.LOG_PROBABILITIES
+    try:
+        text, thoughts = sent.text, sent.thoughts
+    except UnicodeError:
+        return Uncarried.UNREADABLE
+    if thoughts and not text:
+        return Uncarried.REASONING
+    return Uncarried.STOP_STRING if _may_stop(document, text) else None
+
+
+def _may_stop(document: Document, text: str) -> bool:
+    """Whether the text ends in the beginning of a stop string: engines that hold such text back never send it, of the
+    others the rest of the string would come from an engine that does not know its beginning.
+    """
+    given = document.get("stop_sequences", document.get("stop"))
+    stops = [given] if isinstance(given, str) else [stop for stop in given or () if isinstance(stop, str)]
+    return any(text.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
+
+
+def unlike(document: Document) -> Unlike | None:
+    """Whether the rest may be another than the first engine's."""
+    if any(document.get(field) for field in ("presence_penalty", "frequency_penalty")):
+        return Unlike.PENALTIES
+    return Unlike.SEED if document.get("seed") is not None and document.get("temperature") != 0 else None
+
+
+def stops(document: Document) -> bool:
+    """Whether text may be held back for a stop string, so that token ids run ahead of it."""
+    return bool(document.get("stop_sequences", document.get("stop")))
+
+
+def rest(
+    body: bytes,
+    document: Document,
+    dialect: Dialect,
+    sent: AnswerSoFar,
+    *,
+    given_tokens: int = 0,
+    exact: bool = True,
+    ids: Sequence[int] = (),
+    asks_usage: bool = True,
+) -> Rest | None:
+    """The request for the rest, after `why_not` has found no obstacle; None where the prompt cannot be made longer.
+
+    `body` is the client's request and `document` the same decoded; `ids` are the tokens of the prompt and of what was
+    given of the answer, if they are known. With `asks_usage` the engine is asked for its counts.
+    """
+    if not sent.has_content:
+        return Rest(path=None, body=body, dialect=dialect, document=document, given_tokens=0, exact=True)
+    limits, only_end = _limited(document, dialect, given_tokens)
+    longer = _longer(document, dialect, sent, ids)
+    if longer is None:
+        return None
+    changes = {**longer, **limits, **_counting(document, dialect, asks_usage=asks_usage)}
+    if dialect is Dialect.ANTHROPIC:
+        made, whole = encoded(changes), changes
+    else:
+        made, whole = edited(body, document, changes), {**document, **changes}
+    return Rest(
+        path=CHAT_PATH if dialect is Dialect.ANTHROPIC else None,
+        body=made,
+        dialect=Dialect.OPENAI if dialect is Dialect.ANTHROPIC else dialect,
+        document=whole,
+        given_tokens=given_tokens,
+        exact=exact,
+        only_end=only_end,
+    )
+
+
+def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[dict[str, Any], bool]:
+    """The limits of an answer without what was given of it, and whether nothing is left."""
+    changes: dict[str, Any] = {}
+    limits = [field for field in _LIMITS[dialect] if document.get(field) is not None]
+    left = [_number(document[field]) - given_tokens for field in limits]
+    if not limits and "prompt" in document:
+        limits, left = ["max_tokens"], [OWN_LIMIT - given_tokens]
+    changes = {field: max(1, tokens) for field, tokens in zip(limits, left, strict=True)}
+    if document.get("min_tokens"):
+        changes["min_tokens"] = max(0, _number(document["min_tokens"]) - given_tokens)
+    only_end = any(tokens <= 0 for tokens in left)
+    return changes | ({"min_tokens": 0} if only_end and "min_tokens" in changes else {}), only_end
+
+
+def _number(given: object) -> int:
+    """A limit as engines read it; the gateway has checked that it is one."""
+    return given if isinstance(given, int) else int(float(str(given).replace("_", "")))
+
+
+def _counting(document: Document, dialect: Dialect, *, asks_usage: bool) -> dict[str, Any]:
+    options = document.get("stream_options")
+    if dialect is Dialect.RESPONSES or not asks_usage:
+        return {}
+    return {"stream_options": {**(options if isinstance(options, dict) else {}), "include_usage": True}}
+
+
+def _longer(document: Document, dialect: Dialect, sent: AnswerSoFar, ids: Sequence[int]) -> dict[str, Any] | None:
+    """The fields of the prompt with the answer's text behind it."""
+    if dialect is Dialect.RESPONSES:
+        return {"input": _input(document.get("input"), sent)}
+    if dialect is Dialect.ANTHROPIC:
+        chat = chat_of_messages(document, json_arguments=True)
+        fields = {field: document[field] for field in _OF_SAMPLING if document.get(field) is not None}
+        if document.get("stop_sequences"):
+            fields["stop"] = document["stop_sequences"]
+        return {**chat, **fields, "stream": True, **(_continued(chat, sent) or {}), **_known(ids)}
+    if "messages" in document:
+        continued = _continued(document, sent)
+        return None if continued is None else {**continued, **_known(ids)}
+    prompt = document.get("prompt")
+    if ids:
+        return {"prompt": list(ids)}
+    return {"prompt": prompt + sent.text} if isinstance(prompt, str) else None
+
+
+def _known(ids: Sequence[int]) -> dict[str, Any]:
+    return {KV_TRANSFER: {"prompt_token_ids": list(ids)}} if ids else {}
+
+
+def _continued(chat: Document, sent: AnswerSoFar) -> dict[str, Any] | None:
+    """The messages with the answer as the last one, or as more of a last one that the client wants continued."""
+    messages = list(chat["messages"])
+    said: dict[str, Any] = {"role": "assistant", "content": sent.text}
+    if sent.thoughts:
+        said |= {"reasoning": sent.thoughts, "reasoning_content": sent.thoughts}
+    if chat.get("continue_final_message"):
+        last = messages.pop() if messages and isinstance(messages[-1], dict) else {}
+        content = _with_text(last.get("content"), sent.text)
+        if content is None:
+            return None
+        said = {**last, "content": content}
+    return {"messages": [*messages, said], "continue_final_message": True, "add_generation_prompt": False}
+
+
+def _with_text(content: object, text: str) -> object:
+    if isinstance(content, str):
+        return content + text
+    last = content[-1] if isinstance(content, list) and content else None
+    if isinstance(content, list) and isinstance(last, dict) and isinstance(last.get("text"), str):
+        return [*content[:-1], {**last, "text": last["text"] + text}]
+    return None
+
+
+def _input(given: object, sent: AnswerSoFar) -> list[Any]:
+    """A response's input with what was said as a message in progress, behind the items that were complete."""
+    assert isinstance(sent, ResponseSoFar)
+    items = list(given) if isinstance(given, list) else [{"type": "message", "role": "user", "content": given}]
+    part = {"type": "output_text", "text": sent.text, "annotations": []}
+    said = {"type": "message", "id": sent.open_item or "msg_0", "role": "assistant", "status": "in_progress", "content": [part]}
+    return [*items, *sent.items, said]

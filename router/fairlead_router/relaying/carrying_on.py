@@ -1,0 +1,225 @@
+"""Answers that survive their engine: what broke off after it had begun goes on at another instance, in the same stream.
+
+While an answer passes, the call keeps what its client has had (`protocols.answers_so_far`). When its engine dies,
+stalls or has to be left, the scheduler names another instance, which gets the client's request with that text behind it
+(`protocols.continuations`); its events go on in the form of the first part (`protocols.continued_streams`). If that is
+impossible, the client gets the error event that ends a broken stream, and the reason is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import orjson
+
+from fairlead.reports.decisions import HANDED_OVER
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.tables import ANSWERS_CONTINUE
+from fairlead_router.engines.upstream import UpstreamPool
+from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.kv_events.prompt_questions import Asked, Disputed, PromptQuestions
+from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, MESSAGES, RENDERINGS, questions, token_ids
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import StreamReader
+from fairlead_router.protocols.answers_so_far import AnswerSoFar, ResponseSoFar, answer_so_far
+from fairlead_router.protocols.continuations import Rest, Uncarried, rest, stops, unlike, why_not
+from fairlead_router.protocols.dialects import Dialect, error_event
+from fairlead_router.protocols.prompts import Document
+from fairlead_router.relaying.calls import Call, CarriedAnswer, Client
+
+MOST_TIMES = 2
+"""How often one answer may go on elsewhere."""
+TOKENS_SECONDS = 2.0
+"""How long an engine is waited for that counts the given text's tokens; its client waits too."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Tokens(msgspec.Struct):
+    tokens: list[int]
+
+
+class CarryingOn:
+    """Lets answers go on elsewhere. `now` is the router's clock in Unix seconds."""
+
+    def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
+        self._upstream = upstream
+        self._questions = PromptQuestions(upstream, now)
+        self._now = now
+
+    def keep(self, call: Call, pool: Pool) -> AnswerSoFar | None:
+        """What the call keeps of the answer that begins now; None where its pool wants none to go on elsewhere."""
+        if call.kept is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
+            call.kept = answer_so_far(call.dialect)
+        return call.kept
+
+    # ── when it breaks off ──
+
+    def broke_off(
+        self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, reader: StreamReader, failure: UpstreamFailure
+    ) -> Dispatch | None:
+        """The answer, which its client has begun to get, broke off. Returns where the rest is to be asked for; None if
+        it is over, which ends the ticket and the client's stream.
+        """
+        now = self._now()
+        if failure.kind != HANDED_OVER:
+            pool.engine_failed(instance, failure.kind, now, ticket)
+        obstacle = self._obstacle(call, pool, failure, now)
+        carried = 0
+        dispatch = None
+        if obstacle is None:
+            document = _document(_as_asked(call) if call.rest is None else call.rest.body) or {}
+            carried = self._given(call, ticket)
+            dispatch = pool.account.carry_on(ticket, instance, now, carried_tokens=carried, why=failure.kind, unlike=unlike(document))
+        call.drop_connection()
+        call.awaited_since = call.quiet_since = 0.0
+        log = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}
+        if dispatch is not None:
+            call.rest = call.rest or CarriedAnswer(call.head, len(call.body), _as_asked(call))
+            call.rest.times += 1
+            logger.warning("an answer goes on elsewhere", extra={**log, "to": dispatch.instance, "given_tokens": carried})
+            return dispatch
+        obstacle = obstacle or Uncarried.NO_INSTANCE
+        pool.counters.uncarried[obstacle.value] += 1
+        pool.account.fail(ticket, now, out_of_time=failure.kind == "deadline")
+        logger.warning("engine lost while answering", extra={**log, "not_continued": obstacle.value})
+        said = reader.withheld if call.rest is None else b""  # of a rest, it may be in another protocol
+        client.end(said or broken(call, reader, f"{instance} was lost: {failure}"))
+        return None
+
+    def obstacle(self, call: Call, pool: Pool) -> Uncarried | None:
+        """Why the answer, as far as it has come, could not go on elsewhere; None if it could."""
+        if call.kept is None:
+            return Uncarried.OFF
+        if call.rest is not None and call.rest.times >= MOST_TIMES:
+            return Uncarried.LIMIT
+        call.kept.settle()
+        document = _document(_as_asked(call) if call.rest is None else call.rest.body)
+        if document is None:
+            return Uncarried.UNREADABLE
+        return why_not(document, call.dialect, call.kept, pool.table.engine.type)
+
+    def _obstacle(self, call: Call, pool: Pool, failure: UpstreamFailure, now: float) -> Uncarried | None:
+        if failure.kind == "deadline" or call.deadline <= now:
+            return Uncarried.OUT_OF_TIME
+        if failure.kind == "rest-refused":
+            return Uncarried.REFUSED
+        return self.obstacle(call, pool)
+
+    def _given(self, call: Call, ticket: Ticket) -> int:
+        kept, stream = call.kept, ticket.stream
+        assert kept is not None
+        return len(kept.ids) or max(kept.deltas, 0 if stream is None else stream.generated_tokens) if kept.has_content else 0
+
+    # ── asking for the rest ──
+
+    async def prepare(self, call: Call, pool: Pool, dispatch: Dispatch) -> None:
+        """Make the call the request for the rest, for the engine that the scheduler named. Raises UpstreamFailure where
+        that cannot be made.
+        """
+        carried, kept = call.rest, call.kept
+        assert carried is not None
+        assert kept is not None
+        body, document = carried.body, _document(carried.body)
+        assert document is not None
+        prompt, given = await self._tokens(call, pool, dispatch, document, kept)
+        made = rest(
+            body,
+            document,
+            call.dialect,
+            kept,
+            given_tokens=len(given) or kept.deltas,
+            exact=bool(given),
+            ids=[*prompt, *given] if prompt and given and not pool.divides else (),
+            asks_usage=call.asks_usage is None or call.hides_usage,
+        )
+        if made is None:
+            raise UpstreamFailure("rest-refused", "the prompt cannot be made longer")
+        carried.rest = made
+        self._become(call, carried, made)
+
+    def _become(self, call: Call, carried: CarriedAnswer, made: Rest) -> None:
+        length = b"content-length: %d\r\n"
+        head = carried.head
+        if made.path is not None:
+            method, _, others = head.partition(b" ")
+            head = b"%b %b %b" % (method, made.path, others.partition(b" ")[2])
+        call.head = head.replace(length % carried.length, length % len(made.body), 1)
+        call.body, call.document, call.asks_usage = made.body, made.document, None
+
+    async def _tokens(
+        self, call: Call, pool: Pool, dispatch: Dispatch, document: Document, kept: AnswerSoFar
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """The token ids of the prompt and of the given text, as far as they are known. Those of the text are the ones
+        that its engine made, if it told them and has held back no text for a stop string, else its tokenizer's.
+        """
+        if not kept.has_content:
+            return (), ()
+        path = _PATHS.get(call.dialect) or (CHAT if "messages" in document else COMPLETIONS)
+        asked = Asked(
+            address=dispatch.address,
+            engine_type=pool.table.engine.type,
+            model=call.model or pool.table.model,
+            path=path,
+            document=document,
+        )
+        made = () if stops(document) else kept.ids
+        return await asyncio.gather(self._of_prompt(asked, kept), self._of_text(asked, kept, made))
+
+    async def _of_prompt(self, asked: Asked, kept: AnswerSoFar) -> Sequence[int]:
+        known = kept.prompt_ids or token_ids(asked.path, asked.document)
+        if known:
+            return known
+        possible = questions(asked.path, asked.document, None, RENDERINGS[0])
+        if not possible:
+            return ()
+        try:
+            async with asyncio.timeout(TOKENS_SECONDS):
+                return (await self._questions.answer(asked, possible, first_is_usual=False)).tokens
+        except (UpstreamFailure, Disputed, msgspec.MsgspecError, TimeoutError) as problem:
+            logger.debug("prompt not tokenized", extra={"address": asked.address, "error": str(problem)})
+            return ()
+
+    async def _of_text(self, asked: Asked, kept: AnswerSoFar, made: Sequence[int]) -> Sequence[int]:
+        if made:
+            return made
+        body = orjson.dumps({"model": asked.model, "prompt": kept.text, "add_special_tokens": False})
+        try:
+            return msgspec.json.decode(
+                await self._upstream.fetch(asked.address, "/tokenize", seconds=TOKENS_SECONDS, limit=64 * 1024 * 1024, body=body),
+                type=_Tokens,
+            ).tokens
+        except (UpstreamFailure, msgspec.MsgspecError) as problem:
+            logger.debug("given text not tokenized", extra={"address": asked.address, "error": str(problem)})
+            return ()
+
+
+_PATHS = {Dialect.ANTHROPIC: MESSAGES, Dialect.RESPONSES: "/v1/responses"}
+
+
+def _as_asked(call: Call) -> bytes:
+    """The call's body as its client made it."""
+    return call.body if call.asks_usage is None else call.asks_usage.undone(call.body)
+
+
+def _document(body: bytes) -> dict[str, Any] | None:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def broken(call: Call, reader: StreamReader, why: str) -> bytes:
+    """The event that ends a stream with an incomplete answer."""
+    message = f"the answer ended early, {why}"
+    sequence = reader.events
+    if isinstance(call.kept, ResponseSoFar):
+        call.kept.settle()
+        sequence = call.kept.sequence
+    return error_event(call.dialect, "rejected-upstream-failed", message, mid_event=reader.cut, sequence=sequence)
