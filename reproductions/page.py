@@ -29,8 +29,9 @@ Sections with traces that name no sessions were last run when these were inferre
 0.3 to 0.4 points more by the new rule and `dualmap` the same; `sticky` has 1.9 and 3.3 points less, and `ear` 0.4 more and 16 less.
 
 All sections but *Routers that cannot ask each other* and *The default policy on traffic nobody tuned for* were last run when routers learned decode
-steps from 200 finished answers; now 24 observations are enough, running answers included. By both targets that matters most where routers start at saturation: Mooncake's synthetic trace at 1×, three seeds,
-`fairlead` 67.1 % then and 88.8 % now; its conversations 89.0 and 91.8 %.
+steps from 200 finished answers; now 24 observations are enough, running answers included. By both targets that matters most where
+routers start at saturation: Mooncake's synthetic trace at 1×, three seeds, `fairlead` 67.1 % then and 88.8 % now; its
+conversations 89.0 and 91.8 %.
 """
 
 

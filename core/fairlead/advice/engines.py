@@ -18,7 +18,7 @@ from fairlead.advice.findings import (
     failing,
     refused,
 )
-from fairlead.advice.situations import PoolSituation, SeenInstance
+from fairlead.advice.situations import ENOUGH_MINUTES, PoolSituation, SeenInstance
 from fairlead.instances import InstanceState
 from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.rejections import RejectionReason
@@ -114,7 +114,7 @@ def _slow(pool: PoolSituation, one: SeenInstance) -> Finding:
 
 def _failing(pool: PoolSituation, one: SeenInstance) -> Finding:
     lasts = one.minutes.last(one.minutes.failing)
-    then = _replaced(pool) if lasts or not pool.can_drain else wording.not_yet(one.minutes.failing, one.minutes.had)
+    then = _replaced(pool) if lasts or not pool.can_drain else wording.not_yet(one.minutes.failing, one.minutes.had, ENOUGH_MINUTES)
     tries = f"{one.served.failed} of {wording.count(one.served.requests, 'request')}"
     return Finding(
         pool=pool.pool,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from fairlead.advice import wording
 from fairlead.advice.findings import LATE_FIRST_TOKENS, Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level, Remedy
-from fairlead.advice.situations import PoolSituation, SeenInstance, Served
+from fairlead.advice.situations import ENOUGH_MINUTES, PoolSituation, SeenInstance, Served
 from fairlead.instances import Role
 from fairlead.scaling.signals import ENOUGH_FINISHED
 
@@ -55,7 +55,7 @@ def _finding(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInsta
         held = f" and holds {one.sessions} of {wording.count(total, 'session')}"
     remedy, then = None, ""
     if pool.can_drain and not one.minutes.last(one.minutes.late):
-        then = wording.not_yet(one.minutes.late, one.minutes.had)
+        then = wording.not_yet(one.minutes.late, one.minutes.had, ENOUGH_MINUTES)
     elif pool.can_drain:
         remedy = Remedy(kind="drain", words=f"draining {one.id}", instance=one.id)
         then = "; drained, its sessions move to the others and a new instance takes its place"

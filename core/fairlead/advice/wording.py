@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from fairlead.advice.situations import ENOUGH_MINUTES
 from fairlead.instances import Role
 
 
@@ -40,10 +39,10 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def not_yet(bad: int, had: int) -> str:
-    """Why nothing is drained for what an instance showed in `bad` of the `had` last minutes."""
-    if had < ENOUGH_MINUTES:
-        return f"; that is the record of {count(had, 'minute')}, and to drain it takes {ENOUGH_MINUTES}"
+def not_yet(bad: int, had: int, needed: int) -> str:
+    """Why no drain follows from what an instance showed in `bad` of the `had` last minutes; `needed` are enough."""
+    if had < needed:
+        return f"; that is the record of {count(had, 'minute')}, and to drain it takes {needed}"
     return f"; so it was in {bad} of the last {count(had, 'minute')}, which is too seldom to drain it"
 
 

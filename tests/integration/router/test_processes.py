@@ -215,7 +215,7 @@ async def test_what_was_observed_outlives_a_restart_on_the_routers_disk_or_else_
 
 async def test_the_line_of_decode_steps_outlives_kill_9_on_the_routers_disk_and_comes_from_the_api_to_a_new_one(world: World) -> None:
     await world.start_engines(1)
-    table = world.table()
+    table = world.table(policy="fairlead")  # whose queues ask how long steps take
     world.api.state.set_table(table)
     port = free_port()
 
