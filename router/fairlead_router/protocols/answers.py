@@ -50,8 +50,8 @@ class StreamReader:
     """
 
     __slots__ = (
-        "_after", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_large", "_learned", "_name", "_passed", "_quotes",
-        "_rest", "_seam", "_spoken", "_whole", "events", "withheld",
+        "_after", "_around", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_large", "_learned", "_name", "_passed",
+        "_quotes", "_rest", "_seam", "_spoken", "_whole", "events", "withheld",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False) -> None:
@@ -66,6 +66,8 @@ class StreamReader:
         self._after = b""
         self._quotes = 0
         """The number of quotes in those two."""
+        self._around = len(_NEVER)
+        """The bytes of both, where nothing but text is between them."""
         self._learned = 0
         self._rest = bytearray()
         """The beginning of an event whose end has not arrived."""
@@ -132,8 +134,13 @@ class StreamReader:
 
     def feed(self, piece: bytes) -> bytes:
         """The next piece. Returns what the client gets now: the piece, unless usage is hidden."""
-        before = self._before
-        if piece.startswith(before) and not self._rest and self._large is None and self._is_alike(piece, len(before)):
+        if (
+            piece.startswith(self._before)
+            and (self._is_alike(piece) if self._by_name else piece.endswith(self._after) and piece.count(b'"') == self._quotes)
+            and len(piece) > self._around
+            and not self._rest
+            and self._large is None
+        ):
             self.events += 1
             self._spoken.deltas += 1
             return piece
@@ -141,12 +148,9 @@ class StreamReader:
             return self._pass_large(piece)
         return self._split(piece)
 
-    def _is_alike(self, piece: bytes, start: int) -> bool:
-        if self._by_name:
-            return start < len(piece) and piece[start] != _QUOTE and piece.find(b"\n\n", start) == len(piece) - 2
-        after = self._after
-        end = len(piece) - len(after)
-        return start < end and piece.endswith(after) and piece.find(b'"', start, end) < 0
+    def _is_alike(self, piece: bytes) -> bool:
+        start = len(self._before)
+        return start < len(piece) and piece[start] != _QUOTE and piece.find(b"\n\n", start) == len(piece) - 2
 
     def end(self) -> bytes:
         """The stream is over. Returns the bytes that the client has not had; an event without its blank line counts
@@ -274,6 +278,7 @@ class StreamReader:
             self._learned += 1
             self._before, self._after = raw[: text.start(1)], raw[text.end(1) :]
             self._quotes = self._before.count(b'"') + self._after.count(b'"')
+            self._around = 0 if self._by_name else len(self._before) + len(self._after)
 
     # ── an event too large to hold ──
 
