@@ -62,7 +62,8 @@ def start_engine() -> Iterator[StartEngine]:
 async def site(world: World, start_engine: StartEngine) -> Site:
     flags = ("--decode-step-ms", "20", "--stream-interval-ms", "20")
     engines = [start_engine(*flags) for _ in range(2)]
-    world.api.state.set_table(routing_table([f"127.0.0.1:{engine.port}" for engine in engines], model="m", policy="least-request"))
+    addresses = [f"127.0.0.1:{engine.port}" for engine in engines]
+    world.api.state.set_table(routing_table(addresses, model="m", policy="least-request", continue_answers="Enabled"))
     running = await world.start_router()
     await until(lambda: running.router.informing.synced)
     return Site(world, running, engines)

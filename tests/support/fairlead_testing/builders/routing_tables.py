@@ -38,8 +38,11 @@ def routing_table(
     engine_type: str = "simulated",
     roles: Iterable[Role] = (),
     modelled: ModelledFacts | None = None,
+    continue_answers: str = "Disabled",
 ) -> RoutingTable:
-    """A table of one instance per address, called `i0`, `i1`, … unless `ids` are given; of role both by default."""
+    """A table of one instance per address, called `i0`, `i1`, … unless `ids` are given; of role both by default. An
+    answer that breaks off ends, unless a test wants it to go on elsewhere: scripted engines begin each answer again.
+    """
     addresses = tuple(addresses)
     names = tuple(ids) if ids is not None else tuple(f"i{index}" for index in range(len(addresses)))
     states = states or {}
@@ -58,7 +61,9 @@ def routing_table(
             pass_client_credentials=pass_client_credentials,
             modelled=modelled or ModelledFacts(),
         ),
-        routing=RoutingFacts(policy=policy, parameters=parameters or {}, prefills_in_flight=prefills_in_flight),
+        routing=RoutingFacts(
+            policy=policy, parameters=parameters or {}, prefills_in_flight=prefills_in_flight, continue_answers=continue_answers
+        ),
         session=SessionFacts(),
         slo=SloFacts(),
         early_rejection=early_rejection or EarlyRejectionFacts(),
