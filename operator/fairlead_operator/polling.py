@@ -1,4 +1,4 @@
-"""What the operator asks of the control API again and again, as no event of Kubernetes tells it.
+"""What the operator asks the control API again and again, as no event of Kubernetes reports it.
 
 Requests that routers hold for pools at zero: one call a second, and such a pool is reconciled at once. Deletions that
 the control API does not know, of pools deleted while no operator, or no control API, was running: such a pool would

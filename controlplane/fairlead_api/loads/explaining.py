@@ -1,6 +1,6 @@
 """Use case: why an instance was loaded as it was in a stretch of time.
 
-What stands out is told in sentences, in which every number is one of the explanation's own. Pure.
+Sentences name what stands out; every number in them is one of the explanation's own. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

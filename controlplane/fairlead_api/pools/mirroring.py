@@ -85,7 +85,7 @@ class Traffic:
 
 
 def facts_of(state: PoolState) -> MirroredFacts | None:
-    """What of a state's spec stays in force; None if the operator says that the spec is bad. Pure.
+    """The parts of a state's spec that stay in force; None if the operator says that the spec is bad. Pure.
 
     Raises InvalidInput when the spec is bad and the operator did not say so, or for an impossible time.
     """

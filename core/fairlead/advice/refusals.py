@@ -38,7 +38,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _why(pool: PoolSituation, word: str) -> _Why:
-    """What the reason says by itself, or with what is seen of this pool."""
+    """What the reason alone says, or what it says with the observations of this pool."""
     try:
         reason = RejectionReason(word)
     except ValueError:

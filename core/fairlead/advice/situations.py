@@ -70,7 +70,7 @@ class SeenMinutes:
     failing: int = 0
 
     def last(self, bad: int) -> bool:
-        """Whether trouble in so many of the minutes was watched for long enough, and is more often there than not."""
+        """Whether an instance was watched for long enough, and its `bad` minutes are most of them."""
         return self.had >= ENOUGH_MINUTES and 2 * bad > self.had
 
 

@@ -125,9 +125,9 @@ HANDED_OVER = "drained"
 class Continuation:
     """An answer that its client had begun to get went on at another instance, in the same stream, and what that cost.
 
-    `why` is the router's word for how the source failed, or `HANDED_OVER`. Of the answer, `carried_tokens` were with
-    the client by then; the target had to compute `computed_tokens` of prompt and answer again, as predicted when it
-    got them. `gap_seconds` is the time until the answer went on, None if it did not.
+    `why` is the router's word for how the source failed, or `HANDED_OVER`. The client had `carried_tokens` of the
+    answer by then; the target had to compute `computed_tokens` of prompt and answer again, as predicted when it got
+    them. `gap_seconds` is the time until the answer went on, None if it did not.
     """
 
     source: str

@@ -133,7 +133,7 @@ class AnswerSoFar:
 
 
 class ChunksSoFar(AnswerSoFar):
-    """Of a chat or a completion."""
+    """The answer so far of a chat or a completion."""
 
     __slots__ = ()
 
@@ -232,7 +232,7 @@ class ResponseSoFar(AnswerSoFar):
         self.begun: set[str] = set()
         """What was said of the response before its first item."""
         self.ended: set[str] = set()
-        """What of it has ended: the events that said so."""
+        """The events that ended a part of it."""
         self.output_index = 0
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ class Uncarried(StrEnum):
     BEAM_SEARCH = "beam-search"
     ECHO = "echo"
     TOOL_CALL = "tool-call"
-    """It has begun with a call of a tool, or with another content that is no text."""
+    """It has begun with a call of a tool, or with other content than text."""
     REASONING = "reasoning"
     """It is among its thoughts, whose place in a prompt each model has for itself."""
     STOP_STRING = "stop-string"

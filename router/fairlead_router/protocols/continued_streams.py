@@ -42,7 +42,7 @@ class Continued:
 
 
 class ChunkRest(Continued):
-    """Of a chat or a completion."""
+    """The rest of a chat or a completion."""
 
     def __init__(self, rest: Rest, sent: AnswerSoFar) -> None:
         super().__init__(rest, sent)
@@ -112,7 +112,7 @@ _REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 
 
 class MessageRest(Continued):
-    """Of a message of Anthropic's protocol, made of the chunks of a chat."""
+    """The rest of a message of Anthropic's protocol, made of the chunks of a chat."""
 
     def __init__(self, rest: Rest, sent: MessageSoFar) -> None:
         super().__init__(rest, sent)
@@ -214,7 +214,7 @@ class MessageRest(Continued):
 
 
 class MessageAgain(Continued):
-    """Of a message whose content had not begun, and which another engine begins again."""
+    """A message whose content had not begun, and which another engine begins again."""
 
     def write(self, name: bytes, document: Event) -> bytes:
         """See `Continued`."""
@@ -229,7 +229,7 @@ class MessageAgain(Continued):
 
 
 class ResponseRest(Continued):
-    """Of a response. The items of its first part come before those of the rest."""
+    """The rest of a response. The items of its first part come before those of the rest."""
 
     def __init__(self, rest: Rest, sent: ResponseSoFar) -> None:
         super().__init__(rest, sent)

@@ -118,7 +118,7 @@ def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, 
 
 
 def _readable(found: re.Match[bytes]) -> bytes:
-    """What was found, or null in place of what is no finite double."""
+    """The text found, or null in place of a number that is not a finite double."""
     text = found[0]
     return text if text[:1] == b'"' or (text[-1:].isdigit() and isfinite(float(text))) else b"null"
 

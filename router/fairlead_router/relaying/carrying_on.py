@@ -156,7 +156,7 @@ class CarryingOn:
         self, call: Call, pool: Pool, dispatch: Dispatch, document: Document, kept: AnswerSoFar
     ) -> tuple[Sequence[int], Sequence[int]]:
         """The token ids of the prompt and of the given text, as far as they are known. Those of the text are the ones
-        that its engine made, if it told them and has held back no text for a stop string, else its tokenizer's.
+        that its engine made, if it reported them and has held back no text for a stop string, else its tokenizer's.
         """
         if not kept.has_content:
             return (), ()

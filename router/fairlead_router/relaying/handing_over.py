@@ -1,6 +1,6 @@
-"""Lets a drain end in seconds: answers under way at an instance that drains go on elsewhere, as far as they can.
+"""Lets a drain end in seconds: begun answers of an instance that drains go on elsewhere, as far as they can.
 
-An answer stays for the pool's `handOverAfter`, since most end by themselves. One that cannot go on elsewhere stays
+An answer stays for the pool's `handOverAfter`, since most end within it. One that cannot go on elsewhere stays
 until its end, or until the drain's timeout ends its instance.
 """
 
@@ -23,7 +23,7 @@ LOOK_SECONDS = 0.5
 
 
 class HandOvers:
-    """Looks at all answers under way. `now` is the router's clock in Unix seconds."""
+    """Looks at all begun answers. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, pools: Pools, calls: Calls, carrying: CarryingOn, now: Callable[[], float]) -> None:
         self._pools = pools
@@ -34,7 +34,7 @@ class HandOvers:
         """By pool and instance, since when it drains, as seen here."""
 
     async def look(self) -> None:
-        """Read what has come of long answers, and hand over what has to leave; runs every LOOK_SECONDS."""
+        """Read the new pieces of long answers, and hand over what has to leave; runs every LOOK_SECONDS."""
         now = self._now()
         draining = {
             (str(pool.key), entry.id): pool

@@ -12,7 +12,7 @@ OBSERVED = "only reads a figure with its source, or one that was measured"
 ALLOWED = {
     "controlplane/fairlead_api/advice/asking.py": OBSERVED,
     "controlplane/fairlead_api/advice/sizing.py": OBSERVED,
-    "controlplane/fairlead_api/plans/capacity_effects.py": OBSERVED,
+    "controlplane/fairlead_api/plans/kinds/scale.py": OBSERVED,
     "controlplane/fairlead_api/pools/capabilities.py": OBSERVED,
     "controlplane/fairlead_api/simulations/asking.py": OBSERVED,
     "controlplane/fairlead_api/simulations/processes.py": OBSERVED,

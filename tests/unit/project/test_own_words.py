@@ -26,7 +26,7 @@ ALLOWED = {
     "cluster/src/processkube/starting.py": "only of its own errors and the operating system's",
     "controlplane/fairlead_api/access/identity_provider.py": "only of JoseError, which is a library's",
     "controlplane/fairlead_api/upkeep/jobs.py": "compared, not shown",
-    "controlplane/fairlead_api/plans/engine_changes.py": WORDS_OF_OURS,
+    "controlplane/fairlead_api/plans/kinds/engines.py": WORDS_OF_OURS,
     "core/fairlead/routing/contracts/catalogues.py": WORDS_OF_A_FAULT,
     "core/fairlead/schemas/reading.py": WORDS_OF_OURS,
     "core/fairlead_process/kubernetes_api.py": "only of the client's errors and the operating system's",

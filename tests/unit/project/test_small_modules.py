@@ -10,14 +10,14 @@ ROOT = Path(__file__).parents[3]
 COMPONENTS = ("core", "controlplane", "operator", "router", "simulator", "webui", "cli", "host", "serve", "sandbox")
 HELD = {
     "fairlead": ("advice", "routing"),
-    "fairlead_api": ("routes", "tables"),
+    "fairlead_api": ("kinds", "routes", "tables"),
     "fairlead_operator": (),
     "fairlead_router": (),
     "fairlead_simulator": (),
     "fairlead_web": ("pages",),
 }
-"""Packages that are held to the rule, with their folders and modules that are not: plug-ins, as pages, policies, what
-advice finds, and a subject's routes and tables."""
+"""Packages that are held to the rule, with their folders and modules that are not: plug-ins, as pages, policies, kinds
+of plans, what advice finds, and a subject's routes and tables."""
 LEAST_LINES = 80
 
 MODULES = {

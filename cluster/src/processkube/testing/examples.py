@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 FEW = 25
 STEPS = 50
-"""Of a state machine, in all, unless its test asks for more or fewer."""
+"""Steps of a state machine, in all, unless its test asks for more or fewer."""
 
 
 def register_profiles() -> None:

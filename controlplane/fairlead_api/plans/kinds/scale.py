@@ -41,7 +41,7 @@ class ScaleQuestion:
 
 
 async def _change(asked: Asked) -> Change:
-    """Of the pool, or of a role's InferencePoolRole where that declares the number."""
+    """Changes the pool, or a role's InferencePoolRole where that declares the number."""
     target, found = await asked.its_pool()
     change = Change(target=target, found=found, patch=replicas_patch(asked.request, found.spec))
     role = scaled_by_its_object(asked.request, found.spec)

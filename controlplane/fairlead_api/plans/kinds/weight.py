@@ -37,7 +37,7 @@ class WeightQuestion:
 
 
 async def _change(asked: Asked) -> Change:
-    """Of the instance's pod, or of the list of engines where a file has that."""
+    """Changes the instance's pod, or the list of engines where a file has that."""
     target, found = await asked.its_instance()
     weight = wanted_weight(asked.request)
     if target.kind is not TargetKind.ENGINE:

@@ -22,7 +22,7 @@ _GIVEN: Mapping[str, Callable[[Report], Mapping[str, Any]]] = {
         "weighing": lambda decision: replace(decision.weighing, candidates=()),
     },
 }
-"""Columns of samples that are no field of the record, and fields that are stored in another form."""
+"""Columns of samples that the record has no field for, and fields that are stored in another form."""
 
 
 def _given(name: str, report: Report) -> Mapping[str, Any]:
@@ -43,6 +43,7 @@ _due = upsert(tables.rollup_queue)
 _DUE = _due.on_conflict_do_update(index_elements=["pool_id", "bucket", "router"], set_={"router": _due.excluded.router})
 
 ROLLUP_SECONDS = 10
+"""The shortest bucket that loads and samples of the SLO are rolled up to."""
 
 Row = TypeVar("Row")
 

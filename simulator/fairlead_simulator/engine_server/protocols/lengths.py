@@ -22,8 +22,8 @@ def work_of(
     given_tokens: int | None = None,
 ) -> Work:
     """The work of one prompt, as long as the first of the fields `limits` says, or `default`, or as the model
-    pleases; and what becomes of its KV blocks. Of an answer that goes on, the prompt ends with `given_tokens`; None: it
-    begins here.
+    pleases; and what becomes of its KV blocks. The prompt of an answer that goes on ends with
+    `given_tokens`; None: the answer begins here.
     """
     continues = given_tokens is not None
     handover = read_handover(document)

@@ -160,7 +160,7 @@ async def test_what_the_token_leaves_out_is_asked_of_userinfo_about_the_same_per
     assert await asking(Provider(claims=short, userinfo=told)).person(ANSWER, NOW) == Person(name="ann@example.com", groups=("platform",))
     with pytest.raises(NotAuthenticated, match="another person"):
         await asking(Provider(claims=short, userinfo={**told, "sub": "18"})).person(ANSWER, NOW)
-    with pytest.raises(NotAuthenticated, match="tells no 'email'"):
+    with pytest.raises(NotAuthenticated, match="sends no 'email'"):
         await asking(Provider(claims=short, userinfo={"sub": "17"})).person(ANSWER, NOW)
 
 

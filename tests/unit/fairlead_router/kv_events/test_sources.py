@@ -43,7 +43,7 @@ def test_an_endpoint_with_an_address_of_its_own_is_taken_as_told() -> None:
     [
         (b"<html>", "no sources"),
         ({"detail": "Not Found"}, "no sources"),
-        ({"detail": {}}, "no ranks"),
+        ({"detail": {}}, "not ranks"),
         ([{"endpoint": "ipc:///tmp/kv"}], "ipc:///tmp/kv"),
         ([{"endpoint": "tcp://*:0"}], "tcp://*:0"),
         ([{"endpoint": "tcp://*:99999"}], "tcp://*:99999"),

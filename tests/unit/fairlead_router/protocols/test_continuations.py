@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_router.protocols.answers import StreamReader
@@ -14,6 +14,7 @@ from fairlead_router.protocols.answers_so_far import AnswerSoFar, answer_so_far
 from fairlead_router.protocols.continuations import Uncarried, Unlike, rest, unlike, why_not
 from fairlead_router.protocols.continued_streams import RestReader
 from fairlead_router.protocols.dialects import Dialect
+from fairlead_testing.examples import examples
 
 TOKENS = ["Die ", "Straße", " is", "t 🚗", "\n\n", "voll", ' "heute"', "\\", "é", "👩‍👩‍👧", " ...", "ende\t", "{}", "data: x"]
 PROMPT = "Wie ist der Verkehr?"
@@ -170,7 +171,7 @@ def _rest_after(dialect: Dialect, document: dict[str, Any], shown: list[bytes]) 
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_an_answer_cut_anywhere_goes_on_as_if_it_had_not_been(data: st.DataObject) -> None:
     dialect, document = data.draw(st.sampled_from(FORMS))
     document = dict(document)

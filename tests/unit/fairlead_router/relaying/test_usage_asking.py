@@ -18,7 +18,9 @@ _OPTIONS = st.dictionaries(
 )
 _GIVEN = st.just(...) | st.none() | _OPTIONS
 _FIELDS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
-    st.sampled_from(["a", "messages", "stream", "metadata"]), st.text(max_size=20) | st.integers() | st.just({"n": [{}]}), max_size=4
+    st.sampled_from(["a", "messages", "stream", "metadata"]),
+    st.text(max_size=20) | st.integers(-(2**63), 2**63 - 1) | st.just({"n": [{}]}),
+    max_size=4,
 )
 
 

@@ -44,6 +44,9 @@ class WorldCluster:
             case TargetKind.INSTANCE | TargetKind.ENGINE:
                 return self._instance(target)
         pool = f"{target.namespace}/{target.name}"
+        if target.kind is TargetKind.ROLE:
+            pool, _, role = pool.rpartition("-")
+            return _object({"role": role, "replicas": self._world.roles_wanted[pool][role]})
         if target.kind is TargetKind.ENGINES:
             return _object({ENGINES: {name: {"url": f"http://{name}:8000"} for name in INSTANCES[pool]}})
         file = self._world.engines_files.get(pool)
