@@ -125,7 +125,6 @@ SORTS: dict[str, Callable[[InstanceSummary, InstanceFigures | None], tuple[float
     "waiting": lambda instance, _: (-instance.waiting, instance.id),
     "kv": lambda instance, _: (-(instance.kv_usage or 0.0), instance.id),
     "sessions": lambda instance, _: (-instance.bound_sessions, instance.id),
-    "requests": lambda instance, of: (0 if of is None else -of.sent, instance.id),
     "hits": lambda instance, of: (1.0 if of is None or of.hit_rate is None else -of.hit_rate, instance.id),
     "ttft": lambda instance, of: (2.0 if of is None or of.ttft_attainment is None else of.ttft_attainment, instance.id),
     "state": lambda instance, _: (STATES.index(instance.state), instance.id),
