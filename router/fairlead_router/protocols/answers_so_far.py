@@ -30,7 +30,7 @@ class AnswerSoFar:
     """The kept part of one answer. `pieces` are whole events that the client has had, to be read by `settle`."""
 
     __slots__ = (
-        "_after", "_alike", "_before", "_texts", "_thoughts", "choices", "deltas", "first", "has_ids", "has_logprobs", "has_others",
+        "_after", "_alike", "_before", "_texts", "_thoughts", "choices", "deltas", "first", "has_end", "has_ids", "has_logprobs", "has_others",
         "is_too_long", "length", "pieces", "prompt_ids", "token_ids",
     )  # fmt: skip
 
@@ -47,6 +47,8 @@ class AnswerSoFar:
         """The choices that began."""
         self.has_others = False
         """Whether there was content besides text and thoughts, such as a call of a tool."""
+        self.has_end = False
+        """Whether the reason why it ends was there."""
         self.has_logprobs = False
         self.prompt_ids: list[int] = []
         """The prompt's token ids, where the client asked for them."""
@@ -149,6 +151,7 @@ class ChunksSoFar(AnswerSoFar):
     def _hear_choice(self, choice: dict[str, Any], chunk: dict[str, Any]) -> None:
         if type(index := choice.get("index", 0)) is int:
             self.choices.add(index)
+        self.has_end = self.has_end or choice.get("finish_reason") is not None
         self.has_logprobs = self.has_logprobs or bool(choice.get("logprobs"))
         self.prompt_ids = self.prompt_ids or _ids(chunk.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
         delta = choice.get("delta")
@@ -194,6 +197,8 @@ class MessageSoFar(AnswerSoFar):
                 self._say(text)
         elif kind == "content_block_stop":
             self.block_kind = ""
+        elif kind == "message_delta":
+            self.has_end = True
         elif kind == "content_block_delta":
             delta = document.get("delta")
             if isinstance(delta, dict):

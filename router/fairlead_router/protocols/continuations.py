@@ -40,6 +40,8 @@ class Uncarried(StrEnum):
     """It went on elsewhere as often as one request may."""
     OUT_OF_TIME = "out-of-time"
     NO_INSTANCE = "no-instance"
+    ENDED = "ended"
+    """Its client has had why it ends: what broke off is not the answer."""
     TOO_LONG = "too-long"
     """It has more text than is kept."""
     UNREADABLE = "unreadable"
@@ -107,6 +109,8 @@ def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type
     """
     if _rests_on_engine(document):
         return Uncarried.ENGINE_STATE
+    if sent.has_end:
+        return Uncarried.ENDED
     if not sent.has_content:
         return None
     if sent.is_too_long:

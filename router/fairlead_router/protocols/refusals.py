@@ -80,12 +80,15 @@ def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
     return error_answer(dialect, 500, "internal_error", message)
 
 
-def _dropped(dialect: Dialect, reason: RejectionReason, message: str, retry_after_seconds: float | None, extra: Headers) -> ErrorAnswer:
+def _dropped(
+    dialect: Dialect, reason: RejectionReason, message: str, retry_after_seconds: float | None, extra: Headers, status: int | None = None
+) -> ErrorAnswer:
+    """With the reason's own status, unless another is given."""
     word = reason.value.encode()
     headers: Headers = [(b"x-llm-d-request-dropped-reason", word), (b"x-fairlead-rejection", word), *extra]
     if retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(min(retry_after_seconds, 86400.0)))))
-    return error_answer(dialect, reason.facts.status, reason.value, message, None, headers)
+    return error_answer(dialect, status or reason.facts.status, reason.value, message, None, headers)
 
 
 def refusal_answer(
@@ -95,7 +98,7 @@ def refusal_answer(
     was tried.
     """
     extra = [(b"x-fairlead-pool", pool), *decision_headers(refusal), *engine]
-    return _dropped(dialect, refusal.reason, refusal.message, refusal.retry_after_seconds, extra)
+    return _dropped(dialect, refusal.reason, refusal.message, refusal.retry_after_seconds, extra, refusal.status)
 
 
 def upstream_failed(

@@ -70,7 +70,7 @@ class CarriedAnswer:
     and the request for the present rest, which is made once it is known who is asked.
     """
 
-    __slots__ = ("body", "head", "length", "rest", "times")
+    __slots__ = ("body", "ending", "head", "length", "rest", "times")
 
     def __init__(self, head: bytes, length: int, body: bytes) -> None:
         self.head = head
@@ -79,6 +79,8 @@ class CarriedAnswer:
         self.body = body
         self.times = 0
         self.rest: Rest | None = None
+        self.ending = b""
+        """How its client's stream would have ended, had nobody been asked to go on."""
 
 
 class Call:

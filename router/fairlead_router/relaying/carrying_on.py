@@ -18,7 +18,7 @@ import orjson
 
 from fairlead.reports.decisions import HANDED_OVER
 from fairlead.routing.contracts.schedulers import Dispatch
-from fairlead.tables import ANSWERS_CONTINUE
+from fairlead.tables import ANSWERS_CONTINUE, PoolKey
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
 from fairlead_router.kv_events.prompt_questions import Asked, Disputed, PromptQuestions
@@ -34,6 +34,10 @@ from fairlead_router.relaying.calls import Call, CarriedAnswer, Client
 
 MOST_TIMES = 2
 """How often one answer may go on elsewhere."""
+REST_REFUSED = "rest-refused"
+"""The kind of failure of an engine that refuses the request for a rest."""
+REFUSED_SECONDS = 600.0
+"""How long after that no answer of its pool and protocol is taken from an engine that works."""
 TOKENS_SECONDS = 2.0
 """How long an engine is waited for that counts the given text's tokens; its client waits too."""
 
@@ -51,6 +55,8 @@ class CarryingOn:
         self._upstream = upstream
         self._questions = PromptQuestions(upstream, now)
         self._now = now
+        self._refused: dict[tuple[PoolKey, Dialect], float] = {}
+        """By pool and protocol, when an engine last refused a request for a rest."""
 
     def keep(self, call: Call, pool: Pool) -> AnswerSoFar | None:
         """What the call keeps of the answer that begins now; None where its pool wants none to go on elsewhere."""
@@ -61,14 +67,26 @@ class CarryingOn:
     # ── when it breaks off ──
 
     def broke_off(
-        self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, reader: StreamReader, failure: UpstreamFailure
+        self,
+        call: Call,
+        client: Client,
+        pool: Pool,
+        ticket: Ticket,
+        instance: str,
+        reader: StreamReader,
+        failure: UpstreamFailure,
+        why: str = "",
     ) -> Dispatch | None:
-        """The answer, which its client has begun to get, broke off. Returns where the rest is to be asked for; None if
-        it is over, which ends the ticket and the client's stream.
+        """The answer, which its client has begun to get, broke off; `why` for people, if not because its engine was
+        lost. Returns where the rest is to be asked for; None if it is over, which ends the ticket and the client's
+        stream.
         """
         now = self._now()
         if failure.kind != HANDED_OVER:
             pool.engine_failed(instance, failure.kind, now, ticket)
+        if failure.kind == REST_REFUSED:
+            self._refused[pool.key, call.dialect] = now
+        ending = _ending(call, reader, failure, why or f"{instance} was lost: {failure}")
         obstacle = self._obstacle(call, pool, failure, now)
         carried = 0
         dispatch = None
@@ -82,17 +100,24 @@ class CarryingOn:
         if dispatch is not None:
             call.rest = call.rest or CarriedAnswer(call.head, len(call.body), _as_asked(call))
             call.rest.times += 1
+            call.rest.ending = ending
             logger.warning("an answer goes on elsewhere", extra={**log, "to": dispatch.instance, "given_tokens": carried})
             return dispatch
         obstacle = obstacle or Uncarried.NO_INSTANCE
         pool.counters.uncarried[obstacle.value] += 1
         pool.account.fail(ticket, now, out_of_time=failure.kind == "deadline")
         logger.warning("engine lost while answering", extra={**log, "not_continued": obstacle.value})
-        said = reader.withheld if call.rest is None else b""  # of a rest, it may be in another protocol
-        client.end(said or broken(call, reader, f"{instance} was lost: {failure}"))
+        client.end(ending)
         return None
 
-    def obstacle(self, call: Call, pool: Pool) -> Uncarried | None:
+    def may_hand_over(self, call: Call, pool: Pool) -> bool:
+        """Whether the answer, whose engine works, can go on elsewhere, as far as can be known before that is tried."""
+        refused_at = self._refused.get((pool.key, call.dialect))
+        if refused_at is not None and self._now() - refused_at < REFUSED_SECONDS:
+            return False
+        return self._cannot(call, pool) is None
+
+    def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
         """Why the answer, as far as it has come, could not go on elsewhere; None if it could."""
         if call.kept is None:
             return Uncarried.OFF
@@ -107,9 +132,9 @@ class CarryingOn:
     def _obstacle(self, call: Call, pool: Pool, failure: UpstreamFailure, now: float) -> Uncarried | None:
         if failure.kind == "deadline" or call.deadline <= now:
             return Uncarried.OUT_OF_TIME
-        if failure.kind == "rest-refused":
+        if failure.kind == REST_REFUSED:
             return Uncarried.REFUSED
-        return self.obstacle(call, pool)
+        return self._cannot(call, pool)
 
     def _given(self, call: Call, ticket: Ticket) -> int:
         kept, stream = call.kept, ticket.stream
@@ -139,7 +164,7 @@ class CarryingOn:
             asks_usage=call.asks_usage is None or call.hides_usage,
         )
         if made is None:
-            raise UpstreamFailure("rest-refused", "the prompt cannot be made longer")
+            raise UpstreamFailure(REST_REFUSED, "the prompt cannot be made longer")
         carried.rest = made
         self._become(call, carried, made)
 
@@ -213,6 +238,17 @@ def _document(body: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return document if isinstance(document, dict) else None
+
+
+def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str) -> bytes:
+    """How the client's stream ends if its answer does not go on: with the engine's own event where there is one. An
+    engine that refuses to go on changes nothing about how the answer broke off.
+    """
+    if call.rest is None and reader.failure is not None:
+        return reader.withheld  # empty where the client has had it
+    if call.rest is not None and failure.kind == REST_REFUSED:
+        return call.rest.ending
+    return broken(call, reader, why)
 
 
 def broken(call: Call, reader: StreamReader, why: str) -> bytes:

@@ -60,5 +60,5 @@ class HandOvers:
                 continue
             waited = now - self._since[name, leaving] >= pool.table.routing.hand_over_after_seconds
             begun = bool(call.kept.pieces) or call.kept.has_content
-            if waited and begun and pool.accepting - {leaving} and self._carrying.obstacle(call, pool) is None:
+            if waited and begun and pool.accepting - {leaving} and self._carrying.may_hand_over(call, pool):
                 connection.abort(UpstreamFailure(HANDED_OVER, f"{instance} drains"))

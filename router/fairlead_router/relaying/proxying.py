@@ -27,7 +27,7 @@ from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
 from fairlead_router.protocols.squeezing import Squeezed
 from fairlead_router.relaying.calls import Call, Calls, Client
-from fairlead_router.relaying.carrying_on import CarryingOn
+from fairlead_router.relaying.carrying_on import REST_REFUSED, CarryingOn
 from fairlead_router.relaying.divided_calls import DividedCall
 from fairlead_router.relaying.exchanges import Exchange
 from fairlead_router.relaying.held_responses import HeldResponses
@@ -140,6 +140,9 @@ class Proxy:
                         message = f"no time was left to try another instance: {failure}"
                         return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, last_headers, dispatch)
                     verdict = retried
+            if call.rest is not None:
+                client.end(call.rest.ending)
+                return None
             failed_there = verdict.reason is RejectionReason.UPSTREAM_FAILED
             return refusal_answer(verdict, pool.header, call.dialect, last_headers if failed_there else ())
         except Exception as problem:
@@ -183,7 +186,7 @@ class Proxy:
         now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
         if stream is not None and isinstance(dispatch, Dispatch):
             instance = dispatch.decode or dispatch.instance
-            if stream.failure is not None:
+            if stream.failure is not None and ticket.carried_at is None:
                 pool.engine_failed(instance, ANSWER, now, ticket)
                 pool.account.fail(ticket, now)
                 return
@@ -279,7 +282,7 @@ class Proxy:
         assert carried is not None
         assert carried.rest is not None
         if connection.status >= 400 or not exchange.is_stream:
-            raise UpstreamFailure("rest-refused", f"{exchange.instance} answered {connection.status} and no stream, asked for the rest")
+            raise UpstreamFailure(REST_REFUSED, f"{exchange.instance} answered {connection.status} and no stream, asked for the rest")
         reader = exchange.ticket.stream = RestReader(carried.rest, kept, hides_usage=call.hides_usage)
         goes_on = partial(self._goes_on, exchange)
         return await self._pass(exchange, reader, RestPassage(reader, connection, exchange.client, kept.pieces.append, goes_on))
@@ -319,10 +322,12 @@ class Proxy:
             client.write(left)
             if call.kept is not None:
                 call.kept.pieces.append(left)
-        return self._broke_off(exchange, reader, answer_failed(connection, shortfall))
+        why = f"{exchange.instance} ended it: {shortfall.message}"
+        return self._broke_off(exchange, reader, answer_failed(connection, shortfall), why)
 
-    def _broke_off(self, exchange: Exchange, reader: StreamReader, failure: UpstreamFailure) -> Dispatch | None:
-        return self._carrying.broke_off(exchange.call, exchange.client, exchange.pool, exchange.ticket, exchange.instance, reader, failure)
+    def _broke_off(self, exchange: Exchange, reader: StreamReader, failure: UpstreamFailure, why: str = "") -> Dispatch | None:
+        call, ticket = exchange.call, exchange.ticket
+        return self._carrying.broke_off(call, exchange.client, exchange.pool, ticket, exchange.instance, reader, failure, why)
 
     def remember(self, exchange: Exchange, reader: StreamReader) -> None:
         """Note which instance holds the coming response, where its protocol keeps responses."""

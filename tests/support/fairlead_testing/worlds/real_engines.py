@@ -112,7 +112,7 @@ class Live:
 async def live_before(world: World, engines: dict[str, VllmEngine]) -> Live:
     """A router that follows the events of these engines."""
     addresses = [engine.address for engine in engines.values()]
-    world.api.state.set_table(routing_table(addresses, model=MODEL, engine_type="vllm", policy="least-request"))
+    world.api.state.set_table(routing_table(addresses, model=MODEL, engine_type="vllm", policy="least-request", continue_answers="Enabled"))
     running = await world.start_router(timeouts=Timeouts(connect=5.0, first_byte=SECONDS, idle=SECONDS, total=SECONDS, shutdown=5.0))
     made = Live(running=running, engines=engines)
     await until(lambda: bool(running.router.pools.all()), SECONDS)

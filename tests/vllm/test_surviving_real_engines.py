@@ -1,0 +1,80 @@
+"""Streamed answers of real vLLM engines that are killed without warning: what the client gets is an uninterrupted
+answer's tokens, one by one.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from fairlead_testing.running.vllm_engine import MODEL, VllmEngine
+from fairlead_testing.worlds.real_engines import COMPLETIONS, SECONDS, Live
+
+CHAT = "/v1/chat/completions"
+TEXT = "What does a router do with an answer whose engine is gone?"
+TOKENS = 160
+GIVEN = 20
+"""Events after which the engine is killed."""
+FORMS: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [{"role": "user", "content": TEXT}]},
+    COMPLETIONS: {"prompt": TEXT},
+}
+
+
+def documents(stream: bytes) -> list[dict[str, Any]]:
+    lines = [line.removeprefix(b"data: ") for line in stream.splitlines() if line]
+    assert lines[-1] == b"[DONE]", stream[-400:]
+    return [orjson.loads(line) for line in lines[:-1]]
+
+
+def choices(stream: bytes) -> Iterator[dict[str, Any]]:
+    return (choice for document in documents(stream) for choice in document["choices"])
+
+
+def text(stream: bytes) -> str:
+    return "".join((choice["delta"].get("content") if "delta" in choice else choice["text"]) or "" for choice in choices(stream))
+
+
+def tokens(stream: bytes) -> list[int]:
+    return [token for choice in choices(stream) for token in choice.get("token_ids") or ()]
+
+
+async def uninterrupted(engine: VllmEngine, path: str, document: dict[str, Any]) -> bytes:
+    async with httpx.AsyncClient(base_url=f"http://{engine.address}", timeout=SECONDS, trust_env=False) as client:
+        return (await client.post(path, json=document)).content
+
+
+@pytest.mark.parametrize("path", FORMS)
+async def test_an_answer_goes_on_with_the_tokens_that_it_would_have_had(live: Live, path: str) -> None:
+    document = {
+        "model": MODEL, "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0, "stream": True, "return_token_ids": True,
+        "stream_options": {"include_usage": True}, **FORMS[path],
+    }  # fmt: skip
+    async with live.running.client.stream("POST", path, json=document, timeout=SECONDS) as answer:
+        leaving = answer.headers["x-fairlead-instance"]
+        pieces, got = answer.aiter_raw(), b""
+        async for piece in pieces:
+            got += piece
+            if got.count(b"\n\n") >= GIVEN:
+                break
+        live.engines[leaving].kill()
+        try:
+            got += b"".join([piece async for piece in pieces])
+            [survivor] = [engine for name, engine in live.engines.items() if name != leaving]
+            whole = await uninterrupted(survivor, path, document)
+        finally:
+            live.engines[leaving].start()
+            await asyncio.to_thread(live.engines[leaving].wait_ready)
+    counters = live.running.pool.counters
+    assert dict(counters.carried) == {"lost": 1}, "the engine was killed in the middle of its answer"
+    assert (counters.served, counters.failed) == (1, 0)
+    assert len(tokens(whole)) == TOKENS
+    assert tokens(got) == tokens(whole)
+    assert text(got) == text(whole)
+    usages = [documents(stream)[-1]["usage"] for stream in (got, whole)]
+    assert [usage["completion_tokens"] for usage in usages] == [TOKENS, TOKENS]
+    assert usages[0]["prompt_tokens"] == usages[1]["prompt_tokens"]
+    assert len({one["id"] for one in documents(got)}) == 1
