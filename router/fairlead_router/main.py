@@ -46,10 +46,8 @@ from fairlead_router.pools.table_stream import TableFollower
 from fairlead_router.relaying.calls import Calls
 from fairlead_router.relaying.canaries import LOOK_SECONDS as CANARY_LOOK_SECONDS
 from fairlead_router.relaying.canaries import Canaries
-from fairlead_router.relaying.carrying_on import CarryingOn
+from fairlead_router.relaying.carrying_on import HAND_OVER_LOOK_SECONDS, CarryingOn, HandOvers
 from fairlead_router.relaying.direct import DirectRelay
-from fairlead_router.relaying.handing_over import LOOK_SECONDS as HAND_OVER_LOOK_SECONDS
-from fairlead_router.relaying.handing_over import HandOvers
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
 from fairlead_router.relaying.sending import Sender

@@ -4,6 +4,9 @@ While an answer passes, the call keeps what its client has had (`protocols.answe
 stalls or has to be left, the scheduler names another instance, which gets the client's request with that text behind it
 (`protocols.continuations`); its events go on in the form of the first part (`protocols.continued_streams`). If that is
 impossible, the client gets the error event that ends a broken stream, and the reason is counted.
+
+So a drain ends in seconds: begun answers of an instance that drains go on elsewhere, as far as they can, after the
+pool's `handOverAfter`, since most end within it. The others stay until their end, or until the drain's timeout.
 """
 
 from __future__ import annotations
@@ -16,21 +19,24 @@ from typing import Any
 import msgspec
 import orjson
 
+from fairlead.instances import InstanceState
 from fairlead.reports.decisions import HANDED_OVER
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.tables import ANSWERS_CONTINUE, PoolKey
+from fairlead.targets import instance_of
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
 from fairlead_router.kv_events.prompt_questions import Asked, Disputed, PromptQuestions
 from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, MESSAGES, RENDERINGS, questions, token_ids
 from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.pools import Pools
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import StreamReader
-from fairlead_router.protocols.answers_so_far import AnswerSoFar, ResponseSoFar, answer_so_far
+from fairlead_router.protocols.answers_so_far import SETTLED_AT, AnswerSoFar, ResponseSoFar, answer_so_far
 from fairlead_router.protocols.continuations import Rest, Uncarried, rest, stops, unlike, why_not
 from fairlead_router.protocols.dialects import Dialect, error_event
 from fairlead_router.protocols.prompts import Document
-from fairlead_router.relaying.calls import Call, CarriedAnswer, Client
+from fairlead_router.relaying.calls import Call, Calls, CarriedAnswer, Client
 
 MOST_TIMES = 2
 """How often one answer may go on elsewhere."""
@@ -38,6 +44,8 @@ REST_REFUSED = "rest-refused"
 """The kind of failure of an engine that refuses the request for a rest."""
 REFUSED_SECONDS = 600.0
 """How long after that no answer of its pool and protocol is taken from an engine that works."""
+HAND_OVER_LOOK_SECONDS = 0.5
+"""How often draining instances are looked for."""
 TOKENS_SECONDS = 2.0
 """How long an engine is waited for that counts the given text's tokens; its client waits too."""
 
@@ -259,3 +267,45 @@ def broken(call: Call, reader: StreamReader, why: str) -> bytes:
         call.kept.settle()
         sequence = call.kept.sequence
     return error_event(call.dialect, "rejected-upstream-failed", message, mid_event=reader.cut, sequence=sequence)
+
+
+class HandOvers:
+    """Looks at all begun answers. `now` is the router's clock in Unix seconds."""
+
+    def __init__(self, pools: Pools, calls: Calls, carrying: CarryingOn, now: Callable[[], float]) -> None:
+        self._pools = pools
+        self._calls = calls
+        self._carrying = carrying
+        self._now = now
+        self._since: dict[tuple[str, str], float] = {}
+        """By pool and instance, since when it drains, as seen here."""
+
+    async def look(self) -> None:
+        """Read the new pieces of long answers, and hand over what has to leave; runs every HAND_OVER_LOOK_SECONDS."""
+        now = self._now()
+        draining = {
+            (str(pool.key), entry.id): pool
+            for pool in self._pools.all()
+            for entry in pool.table.instances
+            if entry.state is InstanceState.DRAINING
+        }
+        self._since = {place: self._since.get(place, now) for place in draining}
+        for call in self._calls.under_way():
+            if call.kept is not None and len(call.kept.pieces) > SETTLED_AT:
+                call.kept.settle()
+            if draining:
+                self._hand_over(call, draining, now)
+
+    def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> None:
+        ticket, connection = call.ticket, call.connection
+        dispatch = None if ticket is None else ticket.verdict
+        if connection is None or not isinstance(dispatch, Dispatch) or not call.quiet_since or call.kept is None:
+            return
+        instance = instance_of(dispatch.decode or dispatch.instance)
+        for (name, leaving), pool in draining.items():
+            if leaving != instance or pool.addresses.get(leaving) != connection.address:
+                continue
+            waited = now - self._since[name, leaving] >= pool.table.routing.hand_over_after_seconds
+            begun = bool(call.kept.pieces) or call.kept.has_content
+            if waited and begun and pool.accepting - {leaving} and self._carrying.may_hand_over(call, pool):
+                connection.abort(UpstreamFailure(HANDED_OVER, f"{instance} drains"))

@@ -1,7 +1,7 @@
 """Passes a streamed answer from its engine to its client.
 
 It holds the answer until that has content: before, the engine may still report that it failed, and the router can try
-the request elsewhere.
+the request elsewhere. An `Exchange` is one attempt of that kind: a call at one instance, and the headers of its answer.
 """
 
 from __future__ import annotations
@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.targets import instance_of, rank_of
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import Failure, StreamReader
-from fairlead_router.relaying.calls import Client
-from fairlead_router.relaying.sending import failure_of_answer
+from fairlead_router.protocols.kept_headers import decision_headers
+from fairlead_router.relaying.calls import Call, Client
+from fairlead_router.relaying.second_opinions import Doubt
+from fairlead_router.relaying.sending import failure_of_answer, passed_headers
 
 ANSWER = "answer"
 """The kind of a failure that an engine reports in its answer, or of an answer without content."""
@@ -21,6 +27,72 @@ HELD_BYTES = 256 * 1024
 """Maximum number of bytes of a stream's beginning that are held; then the client's answer begins without content."""
 HELD_SECONDS = 15.0
 """After this time the next event lets the client's answer begin, so that comments keep its connection alive."""
+
+
+class Exchange:
+    """One attempt at a routed request: the call at `instance`. Its answer goes to `client`, its end into `pool`'s
+    account by `ticket`. For a divided request it is the answer of the decode instance.
+    """
+
+    __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
+
+    def __init__(
+        self,
+        call: Call,
+        client: Client,
+        pool: Pool,
+        ticket: Ticket,
+        dispatch: Dispatch,
+        instance: str,
+        connection: UpstreamConnection,
+        handed_over_at: float,
+        doubt: Doubt | None,
+    ) -> None:
+        self.call = call
+        self.client = client
+        self.pool = pool
+        self.ticket = ticket
+        self.dispatch = dispatch
+        self.instance = instance
+        self.connection = connection
+        self.handed_over_at = handed_over_at
+        """When the decode instance of a divided request got it; 0 = it is not divided."""
+        self.doubt = doubt
+        """The refusals of other engines so far."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its client, which asked for a stream, gets one: an engine may also answer with one document."""
+        if self.connection.status >= 400:
+            return False
+        for name, value in self.connection.headers:
+            if name == b"content-type":
+                return not value.startswith(b"application/json")
+        return True
+
+    def answer_headers(self) -> bytes:
+        """Header lines for the client: the engine's that may pass, and those that name the decision."""
+        dispatch, ticket = self.dispatch, self.ticket
+        lines = passed_headers(self.connection)
+        lines.append(
+            b"x-fairlead-pool: %s\r\nx-fairlead-instance: %s\r\nx-fairlead-decision: %s\r\nx-fairlead-reason: %s\r\nx-fairlead-queued-ms: %d\r\n"
+            % (
+                self.pool.header,
+                instance_of(dispatch.instance).encode(),
+                dispatch.decision_id.encode(),
+                dispatch.reason.value.encode(),
+                ticket.queued_seconds * 1000.0,
+            )
+        )
+        if dispatch.request.explain:
+            lines += (b"%s: %s\r\n" % pair for pair in decision_headers(dispatch)[1:])
+        if (rank := rank_of(dispatch.instance)) is not None:
+            lines.append(b"x-fairlead-rank: %d\r\n" % rank)
+        if dispatch.decode is not None:
+            lines.append(b"x-fairlead-decode: %s\r\n" % instance_of(dispatch.decode).encode())
+        if self.pool.classes.are_declared:
+            lines.append(b"x-fairlead-priority-class: %s\r\n" % dispatch.request.priority_class.encode())
+        return b"".join(lines)
 
 
 class Beginnings(Protocol):

@@ -29,9 +29,8 @@ from fairlead_router.protocols.squeezing import Squeezed
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.carrying_on import REST_REFUSED, CarryingOn
 from fairlead_router.relaying.divided_calls import DividedCall
-from fairlead_router.relaying.exchanges import Exchange
 from fairlead_router.relaying.held_responses import HeldResponses
-from fairlead_router.relaying.passing import ANSWER, RestPassage, StreamPassage, answer_failed
+from fairlead_router.relaying.passing import ANSWER, Exchange, RestPassage, StreamPassage, answer_failed
 from fairlead_router.relaying.second_opinions import Doubt, KeptRefusal
 from fairlead_router.relaying.sending import Sender, bodiless_headers
 from fairlead_router.relaying.usage_asking import UsageAsking
