@@ -1,0 +1,116 @@
+"""Answers that broke off and cannot go on: how their clients' streams end, and what is counted, over real HTTP."""
+
+import asyncio
+import json
+from typing import Any
+
+from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
+
+CHAT = "/v1/chat/completions"
+ASKED = {"model": "mock", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+RAW = {"x-script": "raw"}
+DONE = "data: [DONE]\n\n"
+
+
+def chunk(text: str | None = None, ends: str | None = None) -> str:
+    delta = {"role": "assistant", "content": ""} if text is None else {"content": text}
+    return f"data: {json.dumps({'id': 'x', 'choices': [{'index': 0, 'delta': delta, 'finish_reason': ends}]})}\n\n"
+
+
+BEGUN = chunk() + chunk("tok")
+ERROR = f"data: {json.dumps({'error': {'message': 'KV load failed', 'code': 500}})}\n\n"
+
+
+def answers(engine: ScriptedEngine, events: str) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    engine.raw = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(events), events.encode())
+
+
+def refuses(engine: ScriptedEngine) -> None:
+    body = json.dumps({"error": {"message": "continue_final_message is not known", "code": 400}}).encode()
+    engine.raw = b"HTTP/1.1 400 X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def asked(engine: ScriptedEngine) -> list[dict[str, Any]]:
+    return [one for one in engine.seen if f" {CHAT} " in one["line"]]
+
+
+async def stream(running: RunningRouter) -> str:
+    return (await running.client.post(CHAT, json=ASKED, headers=RAW)).text
+
+
+async def counted(running: RunningRouter) -> tuple[int, int, int]:
+    """Served, failed, cancelled."""
+    await until(lambda: running.busy() == 0)
+    assert running.router.metrics.accounting_errors == 0
+    assert not running.scheduler.discrepancies()
+    counters = running.pool.counters
+    return counters.served, counters.failed, counters.cancelled
+
+
+async def test_the_engines_own_error_is_the_last_event_of_an_answer_that_does_not_go_on(world: World) -> None:
+    for mode in ("Disabled", "Enabled"):
+        running = await world.ready(1, continue_answers=mode)
+        answers(world.engines[-1], BEGUN + ERROR)
+        text = await stream(running)
+        assert text.count('"error"') == 1, mode
+        assert text.endswith(ERROR), mode
+        assert await counted(running) == (0, 1, 0)
+        await world.stop_router(running)
+        world.engines.clear()
+
+
+async def test_a_stream_that_ends_before_its_answer_says_so(world: World) -> None:
+    for mode in ("Disabled", "Enabled"):
+        running = await world.ready(1, continue_answers=mode)
+        answers(world.engines[-1], BEGUN)
+        text = await stream(running)
+        assert text.count('"error"') == 1, mode
+        assert "i0 ended it: the stream ended before its answer did" in text, mode
+        await world.stop_router(running)
+        world.engines.clear()
+
+
+async def test_a_rest_that_is_refused_ends_the_stream_as_if_nobody_had_been_asked(world: World) -> None:
+    running = await world.ready(2, policy="round-robin", continue_answers="Enabled")
+    second, first = world.engines  # round-robin begins with the second instance
+    answers(first, BEGUN + ERROR)
+    refuses(second)
+    text = await stream(running)
+    assert text == BEGUN + ERROR
+    assert [len(asked(engine)) for engine in (first, second)] == [1, 1]
+    assert await counted(running) == (0, 1, 0)
+    assert dict(running.pool.counters.uncarried) == {"refused": 1}
+
+
+async def test_an_answer_whose_end_the_client_has_had_does_not_go_on(world: World) -> None:
+    running = await world.ready(2, policy="round-robin", continue_answers="Enabled")
+    second, first = world.engines
+    answers(first, BEGUN + chunk("", "stop") + ERROR)
+    text = await stream(running)
+    assert text.endswith(ERROR)
+    assert [len(asked(engine)) for engine in (first, second)] == [1, 0]
+    assert dict(running.pool.counters.uncarried) == {"ended": 1}
+
+
+async def test_a_client_that_leaves_while_the_rest_is_awaited_has_cancelled_and_fails_nobody(world: World) -> None:
+    running = await world.ready(2, policy="round-robin", continue_answers="Enabled")
+    second, first = world.engines
+    answers(first, BEGUN + ERROR)
+    asking = asyncio.create_task(stream(running))  # the second engine stays silent
+    await until(lambda: bool(asked(second)))
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert await counted(running) == (0, 0, 1)
+    assert dict(running.pool.counters.upstream_errors) == {"answer": 1}
+
+
+async def test_an_answer_that_breaks_off_everywhere_is_asked_for_three_times(world: World) -> None:
+    running = await world.ready(4, policy="round-robin", continue_answers="Enabled")
+    for engine in world.engines:
+        answers(engine, BEGUN)
+    text = await stream(running)
+    assert text.count('"error"') == 1
+    assert sum(len(asked(engine)) for engine in world.engines) == 3
+    assert await counted(running) == (0, 1, 0)
+    assert dict(running.pool.counters.uncarried) == {"limit": 1}
