@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.gateway_keys import KeyRefusal
 from fairlead.reports.key_use import KeyUse
-from fairlead_api.access import keys as service
+from fairlead_api.access.store import gateway_keys as store
 from fairlead_api.settings import Retention
 from fairlead_client.lines import GatewayKeysLine, KeptSessionsLine
 from fairlead_client.problems import ApiProblem
@@ -88,7 +88,7 @@ async def test_input_that_cannot_be_used_names_its_field(api: ApiInstance, reque
 
 
 async def test_there_are_never_more_than_routers_are_told(api: ApiInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MOST_KEYS", 2)
+    monkeypatch.setattr(store, "MOST_KEYS", 2)
     first = await api.admin.create_gateway_key(GatewayKeyRequest(name="a"))
     await api.admin.create_gateway_key(GatewayKeyRequest(name="b"))
     with pytest.raises(ApiProblem, match="revoke those that nobody uses"):
