@@ -39,6 +39,10 @@ class RoutingRequest:
     """
     divisible: bool = True
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
+    by_sidecar: bool = False
+    """Whether a side-car of the decode instance asks the prefill instance, so that the caller does not see when the
+    prompt is computed.
+    """
     prompt_bytes: int = 0
     """Bytes that `prompt_tokens` were counted from; 0 = they are the engine's own."""
     prompt_kind: str = ""
