@@ -20,6 +20,8 @@ class EngineTrouble(StrEnum):
     """The gauge is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
+    HANDS_NOTHING_OVER = "HandsNothingOver"
+    """Its prefills name no KV blocks, so decode instances compute the prompts again: it gets none for a while."""
     ENGINE_SLOW = "EngineSlow"
     """It has work and has made no progress for longer than it ever should."""
     ENGINE_STALLED = "EngineStalled"

@@ -344,8 +344,8 @@ class Picker:
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
         """The verdict, or one for another instance if the chosen one is known by now to lack the name."""
         pool, verdict = account.pool, ticket.verdict
-        while isinstance(verdict, Dispatch) and pool.choice.names:
-            lacks = pool.choice.lacks(verdict, account.name, self.now())
+        while isinstance(verdict, Dispatch) and (pool.choice.names or pool.choice.handovers):
+            lacks = pool.choice.lacks(verdict, account.name, self.now()) or pool.choice.prefills_in_vain(verdict, self.now())
             other = None if lacks is None else pool.account.pass_over(ticket, lacks, self.now())
             if other is None:
                 break
@@ -354,7 +354,7 @@ class Picker:
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
         """The choice, then as many fallbacks as may be named, of those that still accept and serve the name. A proxy
-        says the same rank to each, so they must have the same ranks. Where another instance prefills, all of them decode.
+        says the same rank to each, so they must have the same ranks. Where another instance prefills, all decode.
         """
         if dispatch.decode is not None:
             return decode_endpoints(pool, dispatch, self.now(), name)[: 1 + self._settings.picker_fallbacks]
