@@ -20,6 +20,8 @@ class EngineTrouble(StrEnum):
     """The gauge is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
+    EVENTS_NOT_HEARD = "EventsNotHeard"
+    """It connects to a router to publish its KV events, and none of them come to this one."""
     HANDS_NOTHING_OVER = "HandsNothingOver"
     """Its prefills name no KV blocks, so decode instances compute the prompts again: it gets none for a while."""
     ENGINE_SLOW = "EngineSlow"
