@@ -33,7 +33,7 @@ _RANKS = {source: rank for rank, source in enumerate(Source)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Quantiles of what was observed, in the figure's unit."""
+    """Quantiles of the observations, in the figure's unit."""
 
     p10: float
     p50: float
@@ -42,9 +42,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure of an engine. `value` is None exactly when its source is unknown.
+    """One figure of an engine. `value` is None exactly when the source is unknown.
 
-    `samples` observations made it, the newest of them `age_seconds` ago; 0 and None where nothing was observed.
+    It rests on `samples` observations, the newest of them `age_seconds` old; 0 and None if nothing was observed.
     """
 
     value: float | None = None
@@ -72,7 +72,7 @@ UNKNOWN = Figure()
 
 
 def declared(value: float | None) -> Figure:
-    """What the spec says; unknown where it says nothing."""
+    """The figure in the spec; unknown if the spec has none."""
     return UNKNOWN if value is None else Figure(value=value, source=Source.DECLARED)
 
 
@@ -89,8 +89,10 @@ def recalled(figure: Figure, seconds: float) -> Figure:
 
 
 def agreed(figures: Sequence[Figure]) -> Figure:
-    """One figure of several observers of the same engines: the mean of those that measured, weighed by samples. Its
-    spread is that of the observer with most samples, its age that of the newest observation. Unknown where none did.
+    """Combines what several observers measured on the same engines: the mean, weighed by samples.
+
+    The spread is that of the observer with the most samples, the age that of the newest observation. Unknown if no
+    observer measured anything.
     """
     measured = [one for one in figures if one.source is Source.MEASURED and one.value is not None]
     if not measured:
@@ -213,7 +215,7 @@ def _words(figure: Figure, name: str, form: str, unit: str, times: float, sample
 
 
 def joined(*found: EngineCapability) -> EngineCapability:
-    """Each figure of the best source, and of equal ones the first."""
+    """Each figure from the best source; among equal sources the first one counts."""
     return EngineCapability(
         **{one.name: best(*(getattr(capability, one.name) for capability in found)) for one in fields(EngineCapability)}
     )

@@ -9,8 +9,8 @@ from fairlead.pool_states import InstanceObservation, PoolObservations
 def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
     """Whether every live router knows the state last reported for the instance.
 
-    True without live routers, because then nobody can send work. False when the API is silent,
-    because then nobody knows.
+    True without live routers, because then no router can send requests. False if the API does not answer, because then
+    it is unknown.
     """
     if observations is None:
         return False

@@ -25,11 +25,11 @@ class GatewayKeyFacts:
     """What a router knows of a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret itself is not
     stored.
 
-    A key is 256 random bits, so nobody can try them all: a fast hash protects it as well as a slow one would, which is
-    made for passwords, and every request pays for it.
+    A key has 256 random bits, too many to guess. So a fast hash protects it as well as a slow password hash would, and
+    every request pays for the hash.
 
-    `pools` (as `namespace/name`) and `models` are what it opens; an empty one opens all. `expires_at` is in Unix
-    seconds. Without a limit there is none.
+    `pools` (as `namespace/name`) and `models` are what the key opens; empty = all. `expires_at` is in Unix seconds. A
+    limit that is None does not apply.
     """
 
     id: str

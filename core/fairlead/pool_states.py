@@ -109,7 +109,7 @@ class InstanceObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTrouble:
-    """What routers find of an instance's engine that is not as the spec says: `fairlead.reports.engines.EngineTrouble`,
+    """How an instance's engine, as routers see it, differs from the spec: a `fairlead.reports.engines.EngineTrouble`,
     or the word of a newer router.
     """
 
@@ -117,7 +117,7 @@ class InstanceTrouble:
     trouble: str
     words: str
     seconds: float = 0.0
-    """Seconds for which the trouble has lasted, where that matters: the smallest value that a router reports."""
+    """Seconds that the trouble has lasted, where that matters: the smallest value that a router reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

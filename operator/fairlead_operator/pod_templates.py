@@ -1,4 +1,4 @@
-"""What an instance's pod is made from: its role's template, completed, and the hash by which another is needed."""
+"""Completes the pod template of a role, and hashes it: an instance whose hash differs has to be replaced."""
 
 import hashlib
 import json

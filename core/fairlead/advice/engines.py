@@ -28,7 +28,9 @@ AGAIN = 2
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for all that are lost now, and one for each other that was lost again and again or fails requests."""
+    """One finding for all engines that are lost now, and one for each engine that was lost repeatedly or fails
+    requests.
+    """
     lost = [one for one in pool.instances if one.state is InstanceState.LOST]
     if lost:
         yield _lost(pool, lost)

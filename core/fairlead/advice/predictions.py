@@ -9,7 +9,7 @@ from fairlead.reports.engines import Quantity
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Findings about wrong predictions of prefill speed and of a policy's model, where they decide something."""
+    """Findings about wrong predictions, of prefill speed or by a policy's model, if decisions depend on them."""
     yield from _speeds(pool)
     yield from _model(pool)
 

@@ -1,4 +1,4 @@
-"""Refused: requests turned away, one finding for each reason, with what would end it."""
+"""Refused: refused requests, one finding for each reason, with a change that would end them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

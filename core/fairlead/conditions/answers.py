@@ -66,11 +66,12 @@ def _length(seconds: float) -> str:
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
-    """The share of requests by which the SLO is judged, which requests and targets that is, and the share of each
-    target. None without any.
+    """The share of requests that met the SLO, which requests and targets it covers, and the share of each target; None
+    without requests.
 
-    TTFT alone is judged while nothing has finished, and with routers older than the operator; the words say so. First
-    tokens are also those of requests that still run, so the shares need not add up, and the words say that too.
+    While no request has finished, and with routers older than the operator, only TTFT is judged; the words say so.
+    First tokens also include those of requests that still run, so the shares need not add up, and the words say that
+    too.
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")

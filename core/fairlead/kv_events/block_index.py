@@ -79,7 +79,7 @@ class BlockIndex:
 
     @property
     def sources(self) -> Iterable[Source]:
-        """Every source that was heard of."""
+        """Every source that has sent an event."""
         return self._caches.keys()
 
     def block_size(self, source: Source) -> int | None:
@@ -142,7 +142,7 @@ class BlockIndex:
         return self._slots
 
     def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: str = _GPU) -> None:
-        """The source holds this block, known from elsewhere than its events."""
+        """Record that the source holds this block, although none of its events said so."""
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
     def expect(self, source: Source, keys: Sequence[int], request: str) -> None:
@@ -173,7 +173,7 @@ class BlockIndex:
                     self._confirm(cache, key)
 
     def clear(self, source: Source) -> None:
-        """The source holds nothing now, and may begin again with another block size. What is expected of it stays."""
+        """Record that the source holds nothing now. Its block size may change; its expected blocks are kept."""
         cache = self._caches.get(source)
         if cache is not None:
             cache.block_size = None

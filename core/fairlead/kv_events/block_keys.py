@@ -83,5 +83,5 @@ def _seeded(parent_key: int, extra: Sequence[object]) -> int:
 
 
 def _frozen(value: object) -> object:
-    """Lists and tuples alike: one engine's encoding makes lists of what another's makes tuples."""
+    """Turns lists into tuples: one engine's encoding makes lists where another's makes tuples."""
     return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value

@@ -29,7 +29,7 @@ class KnownPrompt(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """Where the sources of some instances stand in vectors."""
+    """The positions of the sources of some instances in vectors."""
 
     instances: Sequence[str]
     version: tuple[int, int]
@@ -74,7 +74,7 @@ class EngineCaches:
         return True
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
-        """The instance's events count from now on. Not `complete`: it may hold blocks of which nothing was heard."""
+        """Use the instance's events from now on. Unless `complete`, it may hold blocks whose events were missed."""
         if self._heard.get(instance) == source and complete != (instance in self._incomplete):
             return
         self._heard_version += 1
@@ -91,7 +91,7 @@ class EngineCaches:
         self._incomplete.discard(instance)
 
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
-        """Whether some of what `hit_tokens` says is only expected."""
+        """Whether `hit_tokens` includes blocks that are only expected."""
         source, keys = self._heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
@@ -150,8 +150,9 @@ class EngineCaches:
         )
 
     def _judged(self, prompt: KnownPrompt, instance: str, blocks: int, remembered_tokens: int) -> int:
-        """Events are believed. Own history may say more where they cannot know better: about tokens behind those that
-        are known of the prompt, and about blocks that were stored before anybody listened.
+        """How much of the prompt each instance holds. Events count first. The router's own history may add what events
+        cannot show: tokens beyond the known ones of the prompt, and blocks that were stored before the router
+        subscribed.
         """
         told = min(blocks * self.block_tokens, prompt.prompt_tokens - 1)
         beyond = blocks == len(prompt.engine_blocks) and self._goes_on(prompt)

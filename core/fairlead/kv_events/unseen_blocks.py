@@ -25,7 +25,7 @@ _LATE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenBlock:
-    """A block that was held, its key, and its hash where it is known."""
+    """A block that was held, with its key, and its hash if known."""
 
     key: int
     block_hash: BlockHash | None
@@ -52,7 +52,7 @@ def token_sequences(requests: Iterable[RecordedRequest], block_size: int) -> lis
 
 @dataclass(slots=True, kw_only=True)
 class _Segment:
-    """A stretch of one source's batches without a hole; nothing is known of the cache at its beginning."""
+    """A gapless stretch of one source's batches; the content of the cache at its beginning is unknown."""
 
     copies: dict[int, int] = field(default_factory=dict)
     mentioned: set[int] = field(default_factory=set)

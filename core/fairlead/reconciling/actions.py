@@ -14,9 +14,9 @@ class CreationReason(StrEnum):
     ADDED = "Added"
     """The role has fewer instances than desired, and none is leaving."""
     REPLACING = "Replacing"
-    """It replaces an instance that leaves now, or once this one serves."""
+    """It replaces an instance that is leaving now, or that leaves once this one serves."""
     ROLLOUT = "Rollout"
-    """It has the new template and takes over from an outdated one."""
+    """It has the new template and takes over from an instance with an old one."""
 
 
 class DeletionReason(StrEnum):

@@ -24,7 +24,7 @@ class Flips:
     """The flips in progress, and room kept for the next ones."""
 
     destinations: Mapping[str, Role]
-    """The role in which each draining instance continues; it counts there already."""
+    """The role that each draining instance takes next; it already counts in that role."""
     moving: Mapping[Role, int]
     """Per role, the instances that flips which have not begun will take from it or give to it; their places are
     reserved. Empty while the control API is silent: no flip can begin then, and the places are filled otherwise."""
@@ -76,9 +76,10 @@ def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
 
 
 def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Role]) -> None:
-    """Give drained instances their role, and those of withdrawn drains their service.
+    """Drained instances change their role; those whose drain was withdrawn serve again.
 
-    At the drain timeout an instance flips with what still runs there: its pod stays, so nothing is cut off.
+    At the drain timeout an instance changes its role while requests still run there: its pod stays, so nothing is cut
+    off.
     """
     for instance in plan.free():
         role = destinations.get(instance.id)

@@ -39,7 +39,7 @@ class ObservedInstance:
     """The pod has been deleted and is in its grace period."""
     draining_since: float | None = None
     flip_to: Role | None = None
-    """The role in which it continues once drained; None = its pod is deleted then."""
+    """The role that it takes once it is drained; None = its pod is deleted then."""
     cordoned: bool = False
     """A person wants it to get no new requests."""
     drain_requested: bool = False
@@ -78,10 +78,11 @@ class RoleChange(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
-    """A rollout that is paused by a person or stopped by a regression: nothing outdated is replaced.
+    """A rollout that a person paused or a regression stopped: no outdated instance is replaced.
 
-    Instances are still created, for those that are lost or scaled out. Paused, each template keeps the number it
-    had, as each ReplicaSet of a paused Deployment does. After a regression the new template is given to nobody.
+    Lost instances are still replaced, and instances for a larger number created. While a rollout is paused, each
+    template keeps its number, as each ReplicaSet of a paused Deployment does. After a regression the new template gets
+    no more instances.
     """
 
     former_hash: str | None = None
@@ -125,9 +126,10 @@ class Workload:
 
     replicas: int
     pods: int = 0
-    """How many it has now, by what it tells itself."""
+    """How many pods the workload has now, by its own status."""
     ordered: bool = False
-    """Whether it always ends the pod with the highest ordinal first; otherwise the one with the least deletion cost."""
+    """Whether it always ends the pod with the highest ordinal first; otherwise the one with the least deletion cost.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

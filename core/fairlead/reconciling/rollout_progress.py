@@ -32,7 +32,7 @@ class Rollout:
     """A rollout that is not finished. Times are Unix seconds; attainments are shares (0-1)."""
 
     key: str
-    """The revision and the declaration by which it is judged."""
+    """The revision, and the declaration that it is judged by."""
     began_at: float
     attainment_before: float | None
     """The SLO attainment when it began; None = nothing was measured then."""
@@ -137,7 +137,9 @@ def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], a
 
 
 def _fails(instance: ObservedInstance) -> bool:
-    """Whether an updated instance is lost by its own fault, or follows one that was. A lost node is nobody's fault."""
+    """Whether an updated instance was lost through its own fault, or replaces one that was. The loss of a node does not
+    count.
+    """
     if instance.state is InstanceState.LOST:
         return instance.health is not PodHealth.UNREACHABLE
     return instance.failures > 0 and instance.state is not InstanceState.SERVING

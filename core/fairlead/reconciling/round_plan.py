@@ -128,10 +128,10 @@ class RoundPlan:
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs in the order in which to drain them: those a person wants drained, then the
-        cordoned, then those whose template is not kept, then cheapest first.
+        """The candidates with their costs, in the order in which to drain them: those that a person wants drained, the
+        cordoned ones, those whose template is not the one to keep, then the cheapest first.
 
-        Empty when the routers' side is not known.
+        Empty if the routers' reports are missing.
         """
         if self.observations is None:
             return []

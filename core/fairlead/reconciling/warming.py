@@ -1,8 +1,8 @@
 """The weight with which an instance enters the ring beside instances whose caches are full.
 
 A new instance has an empty cache, so each key it takes over costs a whole prefill at first. It starts with a share of
-its anchors and gets the rest in a few steps, because each step is a new routing table. Where no instance of its role
-has served for as long as the warming lasts, all caches are as empty as its own, and it has its whole weight at once.
+its anchors and gets the rest in a few steps, because each step is a new routing table. If no instance of its role has
+served longer than the warming lasts, all caches are about as empty, and it gets its whole weight at once.
 """
 
 from collections.abc import Iterable, Mapping

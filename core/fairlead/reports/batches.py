@@ -1,4 +1,4 @@
-"""What is sent: batches with what is true of the router at that moment, the receipt, and the last word of a router."""
+"""What routers send: batches, the router's current state, the API's receipt, and a router's last report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -70,10 +70,10 @@ class Cargo(StrEnum):
 
 
 class RowTime(StrEnum):
-    """How the time of a row is judged when it arrives.
+    """How the time of a row is checked when it arrives.
 
-    `HISTORY` is kept whatever its age, and an impossible `at` becomes the time of arrival. Rows of a `MOMENT` (`at`), a
-    `SECOND` or a `MINUTE` are dropped when they are too old or in the future. `NONE` have no time.
+    A row of the `HISTORY` is kept whatever its age, and an impossible `at` becomes the time of arrival. Rows of a
+    `MOMENT` (`at`), a `SECOND` or a `MINUTE` are dropped if they are too old or in the future. `NONE` have no time.
     """
 
     HISTORY = "history"

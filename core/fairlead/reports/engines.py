@@ -1,4 +1,4 @@
-"""What routers know of engines: what their pool did not expect, what their prefix caches hold, how fast they are."""
+"""What routers report about engines: differences from the pool's spec, contents of prefix caches, and speeds."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ class EngineTrouble(StrEnum):
     MODEL_NOT_SERVED = "ModelNotServed"
     """Its list of models lacks `spec.model`: every request for it will fail."""
     ADAPTER_NOT_SERVED = "AdapterNotServed"
-    """Its list of models lacks one of `spec.adapters`: every request for that one will fail."""
+    """Its list of models lacks one of `spec.adapters`: every request for that adapter will fail."""
     KV_USAGE_MISSING = "KvUsageMissing"
     """Its metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"
@@ -40,9 +40,9 @@ class TroubledEngine:
     """An `EngineTrouble`, or the word of a newer router."""
     words: str
     seconds: float = 0.0
-    """Seconds for which the router has seen the trouble, where that matters."""
+    """Seconds since the router first saw the trouble, where that matters."""
     ranks: tuple[int, ...] = ()
-    """The data-parallel ranks that it is of, while the engine's others are well; empty where it is of all."""
+    """The affected data-parallel ranks, while the engine's other ranks are well; empty if all are affected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class LearntFigure:
 
     pool: PoolKey
     instance: str | None
-    """None = of all the pool's instances."""
+    """None = over all of the pool's instances."""
     quantity: str
     """A `Quantity`, or the word of a newer router."""
     learnt: float

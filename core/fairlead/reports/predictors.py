@@ -34,8 +34,9 @@ class ModelFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedModel:
-    """A model as its router posts it; `content` is that of `fairlead.predictors.model_bytes`. `id` is its router's, so
-    that one that is sent again is stored once.
+    """A trained model that a router posts; `content` is in the format of `fairlead.predictors.model_bytes`.
+
+    The router chooses the `id`, so a model that is sent twice is stored once.
     """
 
     id: str

@@ -22,7 +22,7 @@ class Apart(StrEnum):
     NO_ANSWER = "no-answer"
     """Others are listed, and none of them answers."""
     OTHER_RELEASE = "other-release"
-    """Those that are listed speak another protocol."""
+    """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
     """The pool refuses requests after their prefill, and so its routers need each answer at once."""
 

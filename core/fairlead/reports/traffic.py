@@ -20,7 +20,7 @@ def hashed(salt: bytes, data: bytes) -> int:
 
 
 def session_number(salt: bytes, session: str) -> int:
-    """The number that stands for a session in what is recorded of its requests."""
+    """The number that identifies a session in the record of its requests."""
     return hashed(salt, b"s" + session.encode())
 
 

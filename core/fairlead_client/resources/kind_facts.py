@@ -11,7 +11,9 @@ from fairlead_client.resources.access import AccessRole
 
 
 class InputKind(StrEnum):
-    """The look of an input and the value of its text. `names` suggests its options, `switch` is true or false."""
+    """How a form shows an input, and how its text is read. `names` is a text field with suggestions, `switch` gives
+    true or false.
+    """
 
     NUMBER = "number"
     TEXT = "text"

@@ -95,7 +95,7 @@ class Revisions:
         return found
 
     async def note(self, identity: PoolIdentity, in_force: SpecInForce, note: str) -> None:
-        """Have the revision of the spec in force say this of its rollout."""
+        """Write this note about its rollout into the revision of the spec in force."""
         name = revision_in_force(identity, in_force)
         if not name or self._noted == (name, note):
             return

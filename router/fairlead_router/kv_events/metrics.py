@@ -34,7 +34,7 @@ class Belief:
         """The sum over requests of the absolute difference."""
 
     def compare(self, predicted_tokens: int, reported_tokens: int) -> None:
-        """One more request."""
+        """Count one more request."""
         self.requests += 1
         self.exact += predicted_tokens == reported_tokens
         self.predicted_tokens += predicted_tokens

@@ -25,8 +25,8 @@ Place = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedRules:
-    """The threshold in pending tokens; the wait from which an instance is overloaded; how many queued requests of an
-    instance are examined.
+    """The threshold in pending tokens, the wait from which an instance is overloaded, and the number of its queued
+    requests to examine.
     """
 
     threshold_tokens: float
@@ -114,7 +114,9 @@ class _Run:
             yield _Move(index, target, miss, place, ahead_here / self._speed, (ahead_there + miss) / self._speed)
 
     def _make(self, move: "_Move", source: str, cause: MoveCause) -> int:
-        """Move it in this run's books, for what overloaded its source. Returns the tokens that have left."""
+        """Move it in this run's copy of the counters, with what overloaded its source as the reason. Returns the moved
+        tokens.
+        """
         entries = self._line(source).entries
         _, queued, miss_here = entries[move.index]
         self._lines[source] = _Line.of([*entries[: move.index], *entries[move.index + 1 :]])

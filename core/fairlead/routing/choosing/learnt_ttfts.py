@@ -36,9 +36,9 @@ class Expectation:
 
 
 class LearntTtfts:
-    """A model that is swapped as a whole, and the experience it is judged by; a policy that learns has one.
+    """A model that is replaced as a whole, and the experience that it is judged by; each learning policy has one.
 
-    `stale_samples` without another model, and its trainer is taken to have fallen silent.
+    After `stale_samples` samples without a new model, its trainer is assumed to be dead.
     """
 
     def __init__(self, settings: LearnerSettings, stale_samples: int, trust: Trust) -> None:

@@ -63,7 +63,7 @@ class Circumstances:
     rests_count: bool
     kv_seconds: float
     leanings: FloatVector | None = None
-    """Seconds by which instances count as later; see `PoolView.leanings`."""
+    """Seconds added to the cost of each instance; see `PoolView.leanings`."""
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:

@@ -32,7 +32,7 @@ class DecodeHistory:
     prefilled_tokens: int = 0
     """Prompt tokens of all these prefills that were not cached."""
     prefilled_per_second: float = 0.0
-    """The same per second, over about a minute."""
+    """Prefilled tokens per second, averaged over about a minute."""
     _mark: DecodeMark = field(default=DecodeMark(0.0, 0.0, 0.0, 0.0, 0))
     _tokens: int = 0
     _requests: int = 0

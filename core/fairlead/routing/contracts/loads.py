@@ -31,7 +31,7 @@ class InstanceLoad:
     pending_prefill_tokens: int = 0
     """Queued here + dispatched without a first token yet."""
     pending_prefill_microseconds: int = 0
-    """The same as predicted prefill seconds, each request's as estimated when counted."""
+    """The pending prefills as predicted time; each request counts with its estimate on arrival."""
     dispatched_prefill_tokens: int = 0
     in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Requests dispatched without a first token yet, in order: when each was sent, and its predicted prefill (us)."""
@@ -86,7 +86,7 @@ class InstanceLoad:
     heard_at: float = -inf
     """When its HTTP server answered a question of this router last (Unix seconds)."""
     others: OthersLoad | None = None
-    """None while other routers report nothing; see `scheduling.others`."""
+    """None while no other router reports; see `scheduling.others`."""
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 

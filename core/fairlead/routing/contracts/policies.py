@@ -82,12 +82,12 @@ class PoolView(Protocol):
         """
 
     def step_seconds(self, load: InstanceLoad) -> float:
-        """The same for all decodes on an instance, of any sender."""
+        """Predicted time of a decode step with all decodes on an instance, whichever router sent them."""
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Seconds by which each of `candidates()` is to count as later, so that routers which decide for themselves
-        come to choices that fit together; None where nothing is to be added. `most_held` are the tokens of the prompt
-        that some instance is known to hold.
+        """Seconds to add to the cost of each of `candidates()`, so that routers that decide separately make choices
+        that fit together; None to add nothing. `most_held` is the longest part of the prompt, in tokens, that an
+        instance is known to hold.
         """
 
     def vectors(self) -> PoolVectors:
@@ -149,8 +149,9 @@ class KeepsHomes(Protocol):
         """True."""
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """Why the policy has just placed the request elsewhere although its session's `home` could take it; `weighed`
-        has the terms it chose by. Asked only then, and of what numbers decided: those that were weighed.
+        """Why the policy placed the request elsewhere although its session's `home` could take it.
+
+        `weighed` has the terms that it compared. Called only in that case, and only with the numbers that decided.
         """
 
 

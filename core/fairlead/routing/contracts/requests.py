@@ -27,7 +27,7 @@ class RoutingRequest:
     sessions.
     """
     further_names: tuple[str, ...] = ()
-    """Names of the session in other places of the request, for when that one is shared by several conversations."""
+    """Other names of the session in this request, used when several conversations share the first name."""
     beginning: int = 0
     """Hash of how the conversation begins, the same in all its turns; 0 = unknown."""
     named: str | None = None

@@ -60,7 +60,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Do not serve this request. `status` is 429 (contended) or 503 (nobody serves); `retry_after_seconds` > 0."""
+    """Do not serve this request. `status` is 429 (contended) or 503 (no instance serves); `retry_after_seconds` > 0."""
 
     request: RoutingRequest
     reason: RejectionReason
@@ -89,7 +89,7 @@ class SchedulerRecords:
     reroutes: tuple[ReRouteRecord, ...] = ()
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0
-    """Records lost since the last take because nobody took them in time."""
+    """Records lost since the last take because they were not taken in time."""
     unkept_decisions: int = 0
     """Decisions of late, refused, moved, failed or retried requests since the last take that were not kept, as there
     were more than are kept in a minute. The rows that were stand for them too.
@@ -124,11 +124,11 @@ class Scheduler(Protocol):
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The policy in force, if it learns from finished requests."""
+        """The current policy, if it learns from finished requests."""
 
     @property
     def binds_beginnings(self) -> bool:
-        """Whether the policy in force binds requests without a session by how they begin."""
+        """Whether the current policy binds requests without a session by how they begin."""
 
     @property
     def assumed_routers(self) -> int:
@@ -236,9 +236,10 @@ class Scheduler(Protocol):
     def instance_worked(self, instance: str, now: float) -> None: ...
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """Its engine, or this rank of it, has work and makes no progress, or does again. While it is stalled it gets
-        nothing that another target can take, and what waits for it is placed elsewhere; the next `tick` tells the
-        outcome.
+        """The engine, or this rank of it, has work but makes no progress; or it makes progress again.
+
+        A stalled target gets nothing that another target can take, and requests that wait for it are placed elsewhere.
+        The next `tick` returns the outcome.
         """
 
     def take_given(self, target: str) -> GivenWork:
@@ -279,13 +280,13 @@ class Scheduler(Protocol):
         """The prompt prefixes that each instance is believed to hold, to be kept for the next start of a router."""
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns for
-        how many instances something was recalled.
+        """Restore what an earlier process knew of prefixes, once the table is in use; outdated parts are ignored.
+        Returns the number of instances for which something was restored.
         """
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """What was measured here of the speed and the decode steps of one target, to be kept for a router that begins;
-        its figures are unknown where nothing was.
+        """The speed and decode steps that this router measured on one target, kept for a router that starts; unmeasured
+        figures are unknown.
         """
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
@@ -307,8 +308,8 @@ class Scheduler(Protocol):
         """
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """This router's work, to be sent to the others about once a second; None while it decides for all, or another
-        one for it. `why` says why it decides for itself.
+        """This router's load report for the other routers, to be sent about once a second. None while one router
+        decides for all. `why` says why this router decides for itself.
         """
 
     def know_others(self, share: OthersShare, now: float) -> None:

@@ -102,8 +102,8 @@ class Abandoned:
 
 @value
 class SentElsewhere:
-    """The instance `failed` failed before the first byte, and the front sent the request to `instance` at once; or its
-    proxy did, and that instance had begun to answer when the front learned of it.
+    """The instance `failed` failed before its first byte. The front sent the request to `instance` at once; or its
+    proxy did, and that instance had begun to answer before the front learned of it.
     """
 
     request: str

@@ -82,7 +82,7 @@ def explain_move(move: TimedMove, what: str) -> str:
 
 
 def cause(move: TimedMove) -> str:
-    """Why it moved, with the number that decided and what that crossed, where they are recorded."""
+    """Why it moved: the number that decided and the threshold that it crossed, if they are recorded."""
     known = {reason.value: reason for reason in BindingReason}
     trigger = known.get(move.trigger)
     if trigger is None:

@@ -11,8 +11,8 @@ FAR_OFF_SECONDS = 0.5
 class Forecast:
     """Predicted and actual TTFT in seconds, without the time that the request was held.
 
-    `elsewhere` says that another instance than the chosen one computed the prompt, so the prediction was for another
-    path; then it is never called wrong.
+    `elsewhere`: another instance than the chosen one computed the prompt. The prediction was not about that instance,
+    so it is never called wrong.
     """
 
     predicted_seconds: float

@@ -37,7 +37,7 @@ class Margin:
 
 
 def margin_of(decision: WeighedDecision) -> Margin | None:
-    """None where there was nothing to compare with, or nothing was compared."""
+    """The margin; None if there was only one candidate, or if the rule compares nothing."""
     chosen = candidate(decision, decision.target)
     if chosen is None:
         return None

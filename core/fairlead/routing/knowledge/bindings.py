@@ -286,7 +286,9 @@ class SessionBindings:
         return known is not None and known.asked is not None
 
     def arrive(self, session: str) -> str | None:
-        """A request of the session goes to its home: the change by which a person gave it that, the first time."""
+        """A request of the session goes to its home. Returns the change by which a person chose that home, at the first
+        such request.
+        """
         known = self._known.get(session)
         if known is None:
             return None

@@ -22,9 +22,9 @@ class CircuitSettings:
 
 
 class Circuit:
-    """The breaker.
+    """A circuit breaker.
 
-    `broken_until` is what candidates are judged by: the instance may be chosen when it is not in the future.
+    An instance may be chosen unless `broken_until` is in the future.
     """
 
     def __init__(self, settings: CircuitSettings) -> None:
@@ -65,12 +65,12 @@ class Circuit:
             self.broken_until = now
 
     def suspected(self, now: float) -> None:
-        """The probe failed, which may be its own fault: the next one waits as long as this one did."""
+        """The probe failed, perhaps through its own fault: the next probe waits as long as this one did."""
         self._probe = None
         self.broken_until = now + self._backoff
 
     def probe_failed(self, now: float) -> None:
-        """It was the instance's fault: the next one waits twice as long."""
+        """The probe failed through the instance's fault: the next probe waits twice as long."""
         if self._open:
             self._backoff = min(self._backoff * 2, self._settings.longest_backoff_seconds)
             self.broken_until = max(self.broken_until, now + self._backoff)

@@ -55,7 +55,7 @@ NO_STEP = (0.0, 0.0, 0.0)
 
 
 class _Mean:
-    """A weighted mean of what was observed last; None before anything was."""
+    """A weighted mean of recent observations; None before the first."""
 
     __slots__ = ("sum", "weight")
 
@@ -73,8 +73,9 @@ class _Mean:
 
 
 class _Observed:
-    """The mean time of a token, and the errors of predictions by measured and declared figures. Errors are shares of
-    the total time, so that one answer whose tokens came in a burst does not decide.
+    """The mean time per token, and the errors of the predictions from measured and from declared figures.
+
+    Errors are shares of the total time, so that one answer whose tokens came in a burst does not decide.
     """
 
     __slots__ = ("declared_error", "error", "observed_at", "samples", "seconds_per_token")
@@ -130,7 +131,7 @@ class _ObservedByInstance:
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
     def of(self, instance: str | None) -> _Observed:
-        """That of one instance, or of all for None."""
+        """The figure of one instance, or of all instances for None."""
         return self.all if instance is None else self._each.get(instance, _Observed())
 
     def forget(self, instance: str) -> None:
@@ -207,7 +208,7 @@ class PrefillTimes:
         return bounded
 
     def declare(self, engine: EngineFacts) -> None:
-        """The pool declares another speed, which says nothing of what was measured."""
+        """The pool declares another speed; what was measured stays."""
         self._declared = engine.prefill_tokens_per_second
         self._go_by_best()
 
@@ -276,7 +277,7 @@ class PrefillTimes:
         self._go_by_best()
 
     def forget_older(self, now: float) -> None:
-        """Let go of what was observed too long ago."""
+        """Drop observations older than the time that they may count."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
         self.speeds.forget_older(now - MEMORY_SECONDS)
@@ -332,12 +333,12 @@ class DecodeTimes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether predictions come from the table or from what was observed here."""
+        """Whether predictions use the table's figures or this router's observations."""
         return self._is_modelled or self.is_measured
 
     @property
     def is_measured(self) -> bool:
-        """Whether enough was observed here for a fit of its own."""
+        """Whether enough was observed for a fit of its own."""
         return self._fitted_samples >= self._min_samples
 
     @property

@@ -109,12 +109,12 @@ class PrefillSpeeds:
         self._keep(one for one in self._prefills if one.instance != instance)
 
     def forget_older(self, before: float) -> None:
-        """Let go of what was observed before then."""
+        """Drop the prefills observed before this time."""
         if self._prefills and self._prefills[0].at < before:
             self._keep(one for one in self._prefills if one.at >= before)
 
     def recounted(self, times: float) -> "PrefillSpeeds":
-        """The same prefills, each with its tokens multiplied by `times`: a token has other bytes than assumed."""
+        """The same prefills with their tokens multiplied by `times`, because a token has another size than assumed."""
         if times != 1.0:
             self._latest.clear()
             self._replace([replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills])

@@ -61,7 +61,7 @@ class Life(StrEnum):
     IDLE = "idle"
     """The engine has no work from this router."""
     UNMEASURED = "unmeasured"
-    """It has work, and its steps are not known yet."""
+    """It has work, but its step times are not known yet."""
     ACTIVE = "active"
     SLOW = "slow"
     STALLED = "stalled"
@@ -126,7 +126,7 @@ class StepTimes:
 
     @property
     def known(self) -> bool:
-        """Whether there were enough of them to judge by."""
+        """Whether enough steps were seen to judge the engine by."""
         return self._steps >= KNOWN_STEPS and self._seconds >= KNOWN_SECONDS
 
     def longest(self, now: float) -> float:
@@ -203,7 +203,7 @@ class EngineProgress:
         self._recover()
 
     def _learn(self, now: float) -> None:
-        """Something moved. When it did since it was looked at, nobody knows."""
+        """Something moved at an unknown moment since the last look."""
         if self._given_at is not None:
             began_at = max(self._moved_at, self._given_at)
             self.steps.add(max(0.0, self._seen_at - began_at) + min(now - max(self._seen_at, began_at), LOOK_SECONDS), now)
@@ -217,7 +217,7 @@ class EngineProgress:
     # ── when it is asked for a token ──
 
     def wants_canary(self, now: float) -> bool:
-        """Whether a token should be asked of it: it is idle, or stalled, and nothing has moved for a while."""
+        """Whether to ask the engine for a token as a test: it is idle or stalled, and nothing has moved for a while."""
         quiet = self._shown is not None and now - self._moved_at >= CANARY_SECONDS
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 

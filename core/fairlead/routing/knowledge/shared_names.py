@@ -67,7 +67,7 @@ class SharedNames:
         """Names without a request in flight."""
 
     def is_shared(self, name: str, now: float) -> bool:
-        """Whether several conversations are taken to use the name."""
+        """Whether several conversations are assumed to use the name."""
         use = self._used.get(name) or self._remembered.get(name)
         return use is not None and now < use.shared_until
 
@@ -105,7 +105,7 @@ class SharedNames:
                     self._remember(name, use)
 
     def hear(self, name: str, found_at: float, now: float) -> None:
-        """Another router found at this time that the name is shared; its clock may be ahead."""
+        """Another router found at this time, on its own clock, that the name is shared."""
         found_at = min(found_at, now)
         use = self._used.get(name) or self._remembered.get(name)
         if use is None:

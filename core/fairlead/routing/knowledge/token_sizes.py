@@ -128,7 +128,7 @@ class _Estimate:
         )
 
     def forget(self, before: float) -> None:
-        """Let go of what was observed before then."""
+        """Drop the prompts observed before this time."""
         if self._last and self._last[0][0] < before:
             while self._last and self._last[0][0] < before:
                 self._last.popleft()
@@ -214,7 +214,7 @@ class TokenSizes:
         return self._text.value is None and self._fall_back(now)
 
     def _fall_back(self, now: float) -> bool:
-        """Go by what is recalled, else by what is declared."""
+        """Use the recalled figure, or else the declared one."""
         recalled = self._recalled.observed if now - self._recalled_at <= REMEMBERED_SECONDS else None
         before, self.bytes_per_token = self.bytes_per_token, self.declared if recalled is None else recalled
         if self.bytes_per_token == before:

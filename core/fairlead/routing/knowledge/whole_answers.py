@@ -82,11 +82,13 @@ class WholeAnswers:
         self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
 
     def forget_older(self, before: float) -> None:
-        """Let go of what was observed before then."""
+        """Drop the answers observed before this time."""
         self._keep(self._at[: self._count] >= before)
 
     def recounted(self, times: float) -> "WholeAnswers":
-        """The same answers, their prompt tokens multiplied by `times`: a token has other bytes than assumed."""
+        """The same answers with their prompt tokens multiplied by `times`, because a token has another size than
+        assumed.
+        """
         if times != 1.0:
             self._rows[: self._count, 0] *= times
             self._measure()

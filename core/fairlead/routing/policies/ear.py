@@ -175,7 +175,7 @@ class Ear:
         return "host-hot-cooldown" if recent else "host-hot-no-cooler"
 
     def _hot_tokens(self, view: PoolView) -> float:
-        """Pending tokens above which a host counts as hot; infinite while nobody has seen how fast hosts are."""
+        """Pending tokens above which a host counts as hot; infinite until the speed of hosts has been observed."""
         hot = self._parameters.hot_tokens
         return view.tokens_within(self._parameters.hot_slo_fraction * view.table.slo.ttft_seconds) if hot is None else hot
 

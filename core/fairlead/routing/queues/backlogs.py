@@ -127,7 +127,7 @@ class Backlogs:
         return _whole(_beyond(ends, works, points) * rates)
 
     def all_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """The same for all waiting work, late or not."""
+        """Like `beyond`, for all waiting work, late or not."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[_END : _RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)

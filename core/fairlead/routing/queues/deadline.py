@@ -295,7 +295,7 @@ class DeadlineQueue:
         return tracked
 
     def _ahead_seconds(self, now: float) -> float:
-        """What is left of the prefills in flight."""
+        """Seconds that the prefills in flight still take."""
         return max(0.0, self._load.dispatched_prefill_tokens / self._rules.speed() - self._load.done_seconds(now))
 
     def _due(self, tracked: TrackedRequest) -> float:

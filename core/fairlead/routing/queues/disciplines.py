@@ -103,11 +103,11 @@ class InstanceQueue:
         return ()
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """The same as `take`: nothing here has a deadline."""
+        """Same as `take`: this discipline has no deadlines."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """The same as `take`: nothing here is held back."""
+        """Same as `take`: this discipline holds nothing back."""
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:

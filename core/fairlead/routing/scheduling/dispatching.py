@@ -192,8 +192,8 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether its engine, which says how many requests it has not begun with, has said nothing since this one was sent
-    there, and its predicted time has not passed.
+    """Whether the engine, which reports the requests it has not begun, has not reported since this one was sent, and
+    the predicted time has not passed.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6

@@ -1,5 +1,5 @@
-"""Holding still: a session's request goes to its home, whatever the policy would have chosen, while migrations are
-paused, once after a person moved it there, and where too little would be gained elsewhere.
+"""Holding still: a session's request goes to its home, whatever the policy would choose. This happens while migrations
+are paused, once after a person moved the session there, and when another instance would gain too little.
 """
 
 from dataclasses import replace

@@ -71,8 +71,8 @@ class Placing:
         return None
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
-        """Choose again for a queued request whose instance may no longer take it: a move if it lands
-        elsewhere, held if nobody accepts.
+        """Choose an instance again for a queued request whose instance may no longer take it. It moves if another one
+        is chosen, and is held if no instance accepts.
         """
         tracked.left = tracked.instance
         self._state.leave_queue(tracked)
@@ -137,7 +137,7 @@ class Placing:
             recorder.decisions.note(tracked, decision, weighing, state.table, now)
 
     def _decided(self, tracked: TrackedRequest, now: float) -> None:
-        """It has a decision, and is not any more what an earlier one says."""
+        """Record a new decision for the request, which replaces the state that an earlier one set."""
         recorder = self._state.recorder
         if tracked.decision_id:
             recorder.decisions.forget(tracked.request.id)
@@ -170,7 +170,7 @@ class Placing:
         return refusal
 
     def _queue_limit(self, request: RoutingRequest) -> int:
-        """How many requests that would be sent before this one may wait in a queue that it joins."""
+        """How many requests that would be sent before this one may wait in the queue that it joins."""
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
@@ -192,7 +192,7 @@ class Placing:
         return None
 
     def _has_room(self, request: RoutingRequest, instance: str, limit: int) -> bool:
-        """Whether fewer than `limit` requests wait for the instance that would be sent before this one."""
+        """Whether fewer than `limit` of the requests waiting for the instance would be sent before this one."""
         waiting = self._state.loads[instance].waiting
         if waiting < limit:
             return True

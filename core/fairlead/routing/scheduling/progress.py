@@ -148,7 +148,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, end: End, now: float) -> None:
-        """Leaving does not make a late request a good one: what is known of its latencies counts."""
+        """A late request whose client leaves stays late: judge it by the latencies that are known."""
         state = self._state
         if load is not None:
             state.recorder.loads.cancelled(load, now)

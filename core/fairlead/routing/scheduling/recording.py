@@ -91,7 +91,7 @@ class Recorder:
         self.slo = SloSeconds(pool, limit, kept=load_samples)
 
     def pause(self) -> None:
-        """Another router records what is served; only arrivals, and refusals made here, are recorded here."""
+        """Another router now records what is served; this one records arrivals, and its own refusals."""
         self.loads.pause()
         self.slo.pause()
 

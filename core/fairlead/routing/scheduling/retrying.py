@@ -184,7 +184,9 @@ class Retrying:
         return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
 
     def _all_of(self, *instances: str) -> tuple[str, ...]:
-        """These targets, and the other ranks of their instances, except of a rank that hangs: others go on."""
+        """These targets and the other ranks of their instances. For a rank that hangs, only that rank: the others still
+        work.
+        """
         return tuple(target for instance in instances for target in self._with_ranks(instance))
 
     def _with_ranks(self, target: str) -> tuple[str, ...]:

@@ -146,7 +146,8 @@ class PoolScheduler:
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float) -> None:
-        """The KV blocks the request fetches from another instance have arrived: that one's link is free again.
+        """The KV blocks that the request fetches from another instance have arrived, so that instance's link is free
+        again.
 
         Unknown ids are ignored.
         """
@@ -411,7 +412,7 @@ class PoolScheduler:
         return tuple(rows.values())
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """The same without the requests of other routers."""
+        """The same requests without those of other routers."""
         return self.in_flight()
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
@@ -424,7 +425,7 @@ class PoolScheduler:
         return self._state.prefill_times.speed
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """The same with its source, spread and age, of an instance or of all."""
+        """The prefill speed of an instance, or of all, with its source, spread and age."""
         return self._state.prefill_times.figure(now, instance)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
@@ -437,7 +438,7 @@ class PoolScheduler:
 
     @property
     def knows_decode_times(self) -> bool:
-        """Whether enough was seen of decode steps to know how long they take."""
+        """Whether enough decode steps were observed to predict their duration."""
         return self._state.decode_times.is_settled
 
     def pool_loads(self, now: float) -> PoolLoads:

@@ -40,7 +40,7 @@ class SloSeconds:
         self.dropped = 0
 
     def pause(self) -> None:
-        """Another router counts what is served and what fails; only refusals made here are counted here."""
+        """Another router now counts served and failed requests; this one counts its own refusals only."""
         self._paused = True
 
     def resume(self) -> None:

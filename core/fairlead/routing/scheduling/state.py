@@ -133,9 +133,7 @@ class SchedulerState:
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
 
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
-        """A query for the requests that wait for an instance and would be sent after this one; None where there can be
-        none.
-        """
+        """A query for an instance's waiting requests that would be sent after this one; None if there can be none."""
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
             declared = self.classes.are_declared
             rank = self.classes.rank(request.priority_class) if declared else 0
@@ -212,7 +210,7 @@ class SchedulerState:
         return reason_to_leave(instance, self.view, self.view.now)
 
     def targets_of(self, instance: str) -> tuple[str, ...]:
-        """The targets that are one instance with this one, itself among them; there may be no load of it."""
+        """All targets of the instance that this target belongs to, including itself; some may have no load."""
         name = instance_of(instance)
         return tuple(dict.fromkeys((name, instance, *self.ranked.get(name, ()))))
 
@@ -252,7 +250,9 @@ class SchedulerState:
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
 
     def _answer_microseconds(self, request: RoutingRequest) -> int:
-        """What the answer is expected to add to the decode steps it is in; 0 while nothing is known of them."""
+        """How much the answer is expected to lengthen the decode steps that it takes part in; 0 while step times are
+        unknown.
+        """
         tokens = self.answers.expected(request.tenant)
         if request.max_output_tokens:
             tokens = min(tokens, request.max_output_tokens)

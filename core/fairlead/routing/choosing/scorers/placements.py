@@ -1,4 +1,4 @@
-"""Where a session, or a prompt that nobody knows, was placed before."""
+"""Scores by earlier placements of a session, or of a prompt whose tokens are not known."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
