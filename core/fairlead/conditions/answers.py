@@ -55,9 +55,15 @@ def slo_met(facts: PoolFacts) -> Condition:
     if judged is None:
         return Condition(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
     attained, met_words, each = judged
-    words = f"{attained * 100:.0f}% of the requests {met_words}, wanted {facts.slo_percentile:g}%{each}"
+    words = f"{_beside(attained * 100, facts.slo_percentile)}% of the requests {met_words}, wanted {facts.slo_percentile:g}%{each}"
     met = attained * 100 >= facts.slo_percentile
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
+
+
+def _beside(percent: float, goal: float) -> str:
+    """The percentage with as few digits, up to three, as show on which side of the goal it is: 90, but 89.6."""
+    words = [f"{percent:.{digits}f}" for digits in range(4)]
+    return next((one for one in words if (float(one) >= goal) == (percent >= goal)), words[-1])
 
 
 def _length(seconds: float) -> str:
