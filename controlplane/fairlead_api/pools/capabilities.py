@@ -78,10 +78,18 @@ def _line_before(before: Remembered | None, kind: str, now: float) -> DecodeLine
 
 
 def measured(told: Sequence[LearntOfEngines]) -> EngineCapability:
-    """What live routers measured of all the pool's instances."""
+    """What live routers measured over all of the pool's instances."""
     return EngineCapability(
-        **{name: agreed([_figure(one) for one in told if one.quantity == quantity]) for name, quantity in _QUANTITIES.items()}
+        **{name: _agreed(quantity, [_figure(one) for one in told if one.quantity == quantity]) for name, quantity in _QUANTITIES.items()}
     )
+
+
+def _agreed(quantity: str, figures: Sequence[Figure]) -> Figure:
+    """What the routers measured together. Every router asks the same engines for the size of their KV cache, so these
+    engines count once.
+    """
+    found = agreed(figures)
+    return replace(found, samples=max((one.samples for one in figures), default=0)) if quantity == Quantity.KV_CACHE else found
 
 
 def _figure(one: LearntOfEngines) -> Figure:
