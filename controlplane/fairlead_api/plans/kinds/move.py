@@ -1,4 +1,6 @@
-"""Another home of a session, or none: its next request goes there, whatever the policy would choose."""
+"""Moves a session to another home, or takes its home away: its next request goes there, whatever the policy would
+choose.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
