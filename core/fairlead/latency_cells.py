@@ -1,8 +1,8 @@
-"""Latencies of requests counted in cells of a fixed grid, so that other targets can be asked of them later. Pure.
+"""Counts latencies of requests in cells of a fixed grid, so that other targets can be tried on them later. Pure.
 
 A request has a cell: the step of its TTFT and the step of its TPOT. Steps end at round numbers (1, 1.1, … 9 times a
-power of ten, 25 to the decade, from a millisecond to a hundred minutes). So a target at such a number is answered
-exactly; another cuts through one step, and the answer says between which two numbers of requests it lies.
+power of ten, 25 to the decade, from a millisecond to a hundred minutes). A target at such a number is answered exactly.
+Any other target cuts through one step, and the answer is a range between two numbers of requests.
 """
 
 from bisect import bisect_right

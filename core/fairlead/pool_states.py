@@ -27,8 +27,8 @@ INSTANCES_STARTING = "InstancesStarting"
 class InstanceReport:
     """One instance as the operator sees it.
 
-    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; `revision`
-    and `engine` are those of `fairlead.tables.InstanceEntry`.
+    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; for
+    `revision` and `engine` see `fairlead.tables.InstanceEntry`.
     """
 
     id: str

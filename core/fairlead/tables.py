@@ -76,9 +76,9 @@ class InstanceEngine:
 class InstanceEntry:
     """One instance in a table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). `revision` names
-    what the instance runs, as far as it decides whether KV blocks can be handed on; empty = not known, which goes with
-    all. `engine` None: that of the table.
+    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
+    same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
+    engine.
     """
 
     id: str

@@ -44,7 +44,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """The value that the function `parse` makes of the text; it raises ValueError or InvalidInput."""
+    """The value that `parse` makes from the text; `parse` raises ValueError or InvalidInput."""
 
     parser: Callable[[str], T]
     wanted: str

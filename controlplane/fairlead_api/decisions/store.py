@@ -193,7 +193,9 @@ class PostgresKeptSessions:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
-    """The id of the pool; no other call keeps sessions of it until this one is done. Raises NotFound."""
+    """Locks the pool and returns its id; until the transaction ends, no other call keeps sessions of it. Raises
+    NotFound.
+    """
     number: int = (await pool_row(connection, pool)).id
     pools = tables.pools
     await connection.execute(select(pools.c.id).where(pools.c.id == number).with_for_update(key_share=True))

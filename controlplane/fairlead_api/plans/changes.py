@@ -41,7 +41,7 @@ class Change:
 
     @property
     def after(self) -> dict[str, Any]:
-        """That part after the change."""
+        """The changed part after the change."""
         return merged(self.part, self.patch)
 
 

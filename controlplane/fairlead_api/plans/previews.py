@@ -114,7 +114,7 @@ class Previews:
         return Known(pool=pool, use=use, policies=self._policies, evidence=self._evidence, now=now)
 
     async def _use(self, pool: PoolKey, now: datetime) -> PoolUse | None:
-        """None for a pool whose spec was never usable."""
+        """The pool's present use; None if its spec was never usable."""
         try:
             return await self._evidence.use(pool, now)
         except NotFound:
@@ -172,7 +172,7 @@ class Previews:
 
 
 def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The change as a patch of the whole object; of a file as it is to stand there."""
+    """The change as a patch of the whole object, or of the file that holds the pool."""
     if target.kind is TargetKind.ENGINES:
         return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}
     return _nested(change, target.kind.path if engines_file(found.annotations) is None else ())

@@ -79,7 +79,9 @@ class StoredPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What is expected of a change that was tried: shares of requests in time and refused, and how that is known."""
+    """The expected effect of a change that a simulation tried: shares of requests in time and refused, and the source
+    of both.
+    """
 
     attainment: float
     refusals: float

@@ -56,9 +56,9 @@ class RouterView:
     acknowledged: int | None
     in_flight: Mapping[str, int]
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """Those of them that are queued in the router."""
+    """How many of them are queued in the router."""
     use: PoolUseView | None = None
-    """None: it does not report it, or has no table of the pool yet."""
+    """None if the router does not report it, or has no table of the pool yet."""
     troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 

@@ -234,7 +234,7 @@ def _columns(kind: Any) -> tuple[tuple[Callable[[Any], Any], Column], ...]:
 
 
 def _column(hint: Any) -> Column:
-    """The same as `_check` for many values at once."""
+    """Like `_check`, for many values at once."""
     if isinstance(hint, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is tuple:

@@ -64,9 +64,9 @@ class Prompts:
 class InstanceMeasures:
     """One instance in the window, over all routers.
 
-    `unreported` counts samples of routers that do not report what is needed here. `newest` is the Unix time of its
-    newest sample. `pending_mean` and `pending` are uncached prompt tokens, on average and at last; `running_mean` is
-    the mean number of running requests.
+    `unreported` counts samples from routers that do not report what is needed here. `newest` is the Unix time of its
+    newest sample. `pending_mean` and `pending` are the mean and latest uncached prompt tokens; `running_mean` is the
+    mean number of running requests.
     """
 
     instance: str

@@ -24,7 +24,7 @@ from fairlead_client.resources.series import Annotation, Annotations, Series
 
 
 class FigureReading:
-    """Answers are shared among those who ask for the same range within moments."""
+    """Reads figures of a range. Requests for the same range within a moment get the same answer."""
 
     def __init__(self, store: PostgresFigures, recent: Recent) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class FigureReading:
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 
     async def by_instance(self, subject: Subject, start: str, end: str, now: datetime) -> FiguresByInstance:
-        """Those of all instances of a pool. Raises InvalidInput naming the query field, NotFound."""
+        """The figures of every instance of a pool. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("figures by instance", subject, where), lambda: self._store.by_instance(subject, where, now))
 

@@ -44,7 +44,7 @@ class Trialled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """One quantity in all runs: `parts` are of the requests that were measured, means over the seeds."""
+    """One quantity in all runs. `parts` are its values over parts of the measured requests, means over the seeds."""
 
     quantity: Quantity
     before: Sequence[float]

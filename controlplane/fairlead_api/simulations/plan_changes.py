@@ -30,7 +30,7 @@ class Trial:
 
     @property
     def runs(self) -> list[JobRun]:
-        """Seed by seed, as it is and then as planned; then as planned at other rates."""
+        """The runs of a plan: for each seed without and then with the change; then with the change at other rates."""
         routing = self.facts.routing
         changes = [(seed, 1.0, change) for seed in SEEDS for change in (self.as_it_is, self.as_planned)]
         changes += [(SEEDS[0], rate, self.as_planned) for rate in RATES]

@@ -101,7 +101,7 @@ class GatewayJudgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayParent:
-    """A gateway that routes to the pool, such as `Gateway infra/public`, and the status that it reports for the pool."""
+    """A gateway that routes to the pool, such as `Gateway infra/public`, and the status it reports for the pool."""
 
     name: str
     judgements: tuple[GatewayJudgement, ...]

@@ -154,8 +154,9 @@ class DesiredRole:
     replace_stalled_after_seconds: float = 60.0
     """An instance whose engine is stalled for this many seconds is replaced; 0 = never."""
     prefill_speed: Figure = UNDECLARED_SPEED
-    """As declared, in tokens per second, where the control API knows no better. Converts cached tokens into the seconds
-    a session would wait elsewhere; used to choose the instance to remove."""
+    """The declared speed in tokens per second, used unless the control API knows a better one. Converts cached tokens
+    into the seconds that a session would wait elsewhere, to choose the instance to remove.
+    """
 
     @property
     def kept_hash(self) -> str:

@@ -29,8 +29,8 @@ class Apart(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceWork:
-    """One router's requests in flight on an instance, or on a rank of it. `prefill_share` (0-1) is the part of the
-    instance's time that its prefills took recently, as predicted.
+    """One router's requests in flight on an instance, or on one of its ranks. `prefill_share` (0-1) is the predicted
+    part of the instance's recent time that its prefills took.
     """
 
     instance: str

@@ -18,7 +18,7 @@ class RoleBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRole:
-    """What the pool, or the InferencePoolRole, says of a role."""
+    """What the pool, or the InferencePoolRole, declares for a role."""
 
     role: Role
     replicas: int

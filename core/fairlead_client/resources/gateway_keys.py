@@ -6,10 +6,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyRequest:
-    """A key to be made. Its requests have its `priority_class` in pools that declare that, elsewhere the default one.
+    """A key to be made. Its requests have its `priority_class` in pools that declare that class, and the default class
+    elsewhere.
 
     `pools` (as `namespace/name`) and `models` are what it opens; an empty list opens all. Without `days` it does not
-    expire; without a limit it has none. With `explain` its requests may ask for their decisions to be kept
+    expire; a limit that is None does not apply. With `explain` its requests may ask for their decisions to be kept
     (`x-fairlead-explain: 1`).
     """
 

@@ -1,5 +1,5 @@
-"""What is known of a kind of plan, as data: the API checks requests by it; forms, commands and documentation are made
-of it.
+"""Describes each kind of plan as data: the API checks requests with it; forms, commands and documentation are made from
+it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -82,7 +82,7 @@ class KindFacts:
     workload_refusal: str = ""
     """Why it is impossible for pods that a workload makes and ends; empty = it is possible."""
     for_scale_targets: bool = False
-    """It is possible all the same where the pool scales that workload."""
+    """Exception: it is possible if the pool scales that workload."""
     example: Mapping[str, Any] = field(default_factory=dict)
     """A request in the API's documentation, without its kind, and its name there."""
     example_title: str = ""
@@ -94,7 +94,7 @@ class KindFacts:
 
     @property
     def for_running_engines(self) -> bool:
-        """Whether it is possible for a pool whose instances are made and ended elsewhere."""
+        """Whether it is possible for a pool whose instances are started and ended elsewhere."""
         return not self.file_refusal and not self.workload_refusal
 
 

@@ -82,7 +82,7 @@ class InForceAt:
     """The mode of the ratio."""
     ratio_method: str
     deciding: dict[str, list[str]]
-    """The schedules that decide each subject that one does."""
+    """Keyed by subject, the schedules that decide it."""
     next_change: datetime | None
 
 

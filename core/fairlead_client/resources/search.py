@@ -33,10 +33,10 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchGroup:
-    """What was found of one kind, newest first.
+    """The hits of one kind, newest first.
 
-    `more` says that others match too. `since` is the time of the oldest row that was looked at, where older ones were
-    not; None where all were.
+    `more` says that others match too. `since` is the time of the oldest row searched, if older rows were not searched;
+    None if all were.
     """
 
     kind: SearchKind
@@ -47,8 +47,8 @@ class SearchGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchReport:
-    """One group for each kind; none for an empty search. Where nothing was found by what may be a request's id, `note`
-    says why a decision may not be there.
+    """One group for each kind; none for an empty search. If the text may be a request's id and nothing was found,
+    `note` says why its decision may be missing.
     """
 
     q: str

@@ -59,7 +59,7 @@ class AnnotationKind(StrEnum):
     SCALED = "scaled"
     """The desired number of instances changed."""
     REVISION = "revision"
-    """Another spec."""
+    """Another revision of the spec."""
     SCHEDULE = "schedule"
     """A schedule's window, until it closed."""
     FAILURE = "failure"
@@ -90,7 +90,7 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesMetric:
-    """A metric: its unit, what it can be asked of, and what it says."""
+    """A metric: its unit, the subjects that have it, and its meaning."""
 
     unit: str
     scopes: frozenset[Scope]

@@ -112,7 +112,7 @@ class Extremes:
 
 
 def extremes_of(heatmap: Heatmap) -> list[Extremes]:
-    """Those of each row, once for all that is said of a map: it may have 184,000 cells."""
+    """The lowest and highest value of each row. Compute it once per map, which may have 184,000 cells."""
     measured = ((row, known) for row in heatmap.rows if (known := _known(row)))
     return [Extremes(row=row, lowest=min(known), highest=max(known)) for row, known in measured]
 

@@ -174,7 +174,7 @@ async def index(visit: Visit) -> Response:
 
 
 def known_figures(found: FiguresByInstance | None, instance: str) -> InstanceFigures | None:
-    """Those of an instance, where any part of the range is rolled up."""
+    """The figures of an instance; None unless some of the range has been rolled up."""
     figures = found.of(instance) if found else None
     return figures if figures and figures.known else None
 

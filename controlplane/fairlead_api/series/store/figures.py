@@ -97,7 +97,9 @@ class PostgresFigures:
             return InstanceFigures(**await _bounds(connection, pool, where, now), **_instance_counts(dict(row._mapping)))
 
     async def by_instance(self, subject: Subject, where: Covered, now: datetime) -> FiguresByInstance:
-        """Those of every instance that had a part in these steps. Raises NotFound for a pool that does not live."""
+        """The figures of every instance that existed during these steps. Raises NotFound for a pool that no longer
+        exists.
+        """
         async with self._database.reading() as connection:
             (pool,) = await pools_of(connection, subject)
             found = await connection.execute(text(_BY_INSTANCE), {"pool": pool, "start": where.start, "end": where.end})

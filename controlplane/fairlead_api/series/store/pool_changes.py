@@ -144,7 +144,7 @@ async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -
 
 
 async def read_models(connection: AsyncConnection, pool: int, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-    """One figure of the last model of each step and router."""
+    """One figure of the newest model of each step and router."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_MODELS, {**_where(pool, where), "kind": kind}):
         if row.value is not None:

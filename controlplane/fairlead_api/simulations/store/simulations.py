@@ -303,7 +303,7 @@ def _done(notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:
-    """None where the engines are real, or the object's newest spec is invalid."""
+    """The simulated engines; None if the engines are real, or if the object's newest spec is invalid."""
     try:
         return parse_spec(spec or {}).simulated
     except InvalidInput:

@@ -13,8 +13,8 @@ from fairlead.routing.contracts.requests import RoutingRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLoads:
-    """Mean and least load of the prefilling and of the decoding instances; decode loads are 0 while nothing
-    is known of decode times.
+    """Mean and smallest load of the prefilling and of the decoding instances; decode loads are 0 while decode times are
+    unknown.
     """
 
     prefill_mean: float

@@ -1,8 +1,8 @@
 """The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and their equivalents here.
 
 Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), which took over the endpoint picker of
-the Gateway API Inference Extension. Things that Fairlead always does (reading metrics, tokenizing, following KV events)
-may stand in a file and be referred to; if they have parameters that Fairlead ignores, a note says so.
+the Gateway API Inference Extension. A file may name, and refer to, things that Fairlead always does (reading metrics,
+tokenizing, following KV events); if they have parameters that Fairlead ignores, a note says so.
 """
 
 from collections.abc import Callable, Mapping

@@ -91,8 +91,8 @@ class SchedulerRecords:
     dropped: int = 0
     """Records lost since the last take because they were not taken in time."""
     unkept_decisions: int = 0
-    """Decisions of late, refused, moved, failed or retried requests since the last take that were not kept, as there
-    were more than are kept in a minute. The rows that were stand for them too.
+    """How many decisions of late, refused, moved, failed or retried requests were not kept since the last take, because
+    there were more than are kept in a minute. The rows that were kept stand for them too.
     """
 
 
@@ -204,11 +204,11 @@ class Scheduler(Protocol):
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
         """The instance refused the request as invalid (4xx), which others may not do: returns another instance to try,
-        or None if there is none; then the request stays where it was. If that one serves it and the refusal `counts`,
-        the instance has failed.
+        or None if there is none; then the request stays where it was. If the other instance serves it and the refusal
+        `counts`, the first one has failed.
 
-        An instance that was not `reached` was sent nothing, so it is not an attempt. From now on the request may also
-        go to the instances `beyond` those it was restricted to (`RoutingRequest.within`).
+        If the instance was not `reached`, it was sent nothing, so this is not an attempt. From now on the request may
+        also go to the instances `beyond` those it was restricted to (`RoutingRequest.within`).
         """
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
@@ -303,8 +303,8 @@ class Scheduler(Protocol):
         """Keep all decisions of exactly these sessions of the pool, each until its time (Unix seconds)."""
 
     def know_routers(self, count: int) -> None:
-        """The number of live routers, this one included, that send to the pool's instances; 1 until it is known.
-        Figures that a router sees only for its own requests are scaled to the whole by it.
+        """The number of live routers, this one included, that send to the pool's instances; 1 until it is known. It
+        scales figures that a router sees for its own requests only.
         """
 
     def share(self, why: str, now: float) -> PoolShare | None:

@@ -175,8 +175,8 @@ class SessionBindings:
         return replace(change, shared=True)
 
     def recall(self, change: BindingChange, now: float) -> None:
-        """Take back a change that this router made before it was restarted and that the API may not have answered. To
-        be called with all of them in their order, after what was last heard of the API.
+        """Repeat a change that this router made before it was restarted, and that the API may not have answered. Call
+        it with all such changes in their order, after the API's last state has arrived.
         """
         if change.stays:
             return

@@ -141,8 +141,8 @@ class StepTimes:
 
 
 class EngineProgress:
-    """The progress of one engine, or of one data-parallel rank of it: ranks are processes of their own, and each may
-    hang alone. `least_seconds` is the floor of what is allowed to it.
+    """The progress of one engine, or of one of its data-parallel ranks, which are separate processes and may each hang
+    alone. `least_seconds` is the shortest time that it is allowed.
     """
 
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:

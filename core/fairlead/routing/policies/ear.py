@@ -238,7 +238,7 @@ def room_tokens(request: RoutingRequest, home: Binding) -> int:
 
 
 def session_of(request: RoutingRequest) -> str | None:
-    """The session of a request, or the prefix that stands for one; None where every possible name is shared."""
+    """The session of a request, or the prefix used in place of one; None if all possible names are shared."""
     return request.session or (None if request.named is not None else prefix_session(request))
 
 

@@ -67,12 +67,12 @@ NEXT_LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineRules:
-    """What a queue asks of its pool.
+    """What a queue needs to know of its pool.
 
-    Late requests get any time that is free while they `late_may_go`, and always the `late_share` (0-1) of it;
-    `found_late` is called for each found late. `decode_share` is the part of an instance's time that its decodes need,
-    and while the pool `has_time` for both, rests give way to deadlines. `speed` is that of prefills, in tokens per
-    second.
+    While they `late_may_go`, late requests get any free time, and always the `late_share` (0-1) of all time;
+    `found_late` is called for each request found late. `decode_share` is the part of an instance's time that its
+    decodes need, and while the pool `has_time` for both, rests give way to deadlines. `speed` is the prefill speed in
+    tokens per second.
     """
 
     late_share: float

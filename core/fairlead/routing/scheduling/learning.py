@@ -100,10 +100,12 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Prompt tokens per second that this many routers make an instance of this role compute, if they do as this one.
+    """Prompt tokens per second that this many routers would make an instance of this role compute, if all did as this
+    one does.
 
-    That is its mean over all of them. At the end of an answer its own rate on the answer's instance is high, as it has
-    just worked there, which says nothing of the others: taken for theirs, it made speeds of 1.3 to 1.6 times the truth.
+    It uses this router's mean over all instances. At the end of an answer this router's rate on the answer's instance
+    is high, because it has just worked there; assuming the same of the other routers gave speeds of 1.3 to 1.6 times
+    the truth.
     """
     if not routers:
         return 0.0

@@ -1,6 +1,6 @@
 """Placing: the policy chooses an instance for a request, admission may refuse it, and it joins that instance's queue.
 
-A decision is applied to accounting, queues and bindings in one step, so that a burst sees each of its own members.
+A decision changes accounting, queues and bindings in one step, so each request of a burst sees those before it.
 """
 
 from dataclasses import replace
