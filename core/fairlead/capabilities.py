@@ -183,7 +183,7 @@ NOTHING_KNOWN = EngineCapability()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureWords:
-    """A figure as people read it; `value` and `spread` are empty where nothing is known."""
+    """A figure as people read it; `value` and `spread` are empty if nothing is known."""
 
     name: str
     value: str

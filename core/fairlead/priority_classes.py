@@ -2,7 +2,7 @@
 
 A pool declares up to eight (`spec.priorityClasses`). A request that names none of them is of the class `default`, which
 has priority 0 and every limit's whole share unless it is declared otherwise; so a pool without classes has one class.
-The priorities are those of llm-d's InferenceObjectives: higher first, 0 where nothing is said.
+The priorities are those of llm-d's InferenceObjectives: higher first, 0 if nothing is said.
 """
 
 from collections.abc import Iterable

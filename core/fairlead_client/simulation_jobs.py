@@ -103,8 +103,7 @@ class SimulatedTarget:
     simulated: SimulatedSpec | None = None
     """Settings of a pool whose engines are simulated themselves; `engine` is then theirs."""
     fitted: EngineCosts | None = None
-    """What an engine costs that was fitted to the pool's requests, in place of the model's costs and declared speed.
-    """
+    """What an engine costs that was fitted to the pool's requests, in place of the model's costs and declared speed."""
     speed_source: str = ""
     """Where the prefill speed comes from, in words."""
     decode_step_seconds: float | None = None
@@ -169,8 +168,7 @@ class RunFigures:
     parts: list[PartFigures] = field(default_factory=list)
     """For the requests after the run's change, in their order of arrival; empty without a change."""
     session_parts: list[PartFigures] = field(default_factory=list)
-    """For the same requests, with each session whole in one part; empty also if there are fewer sessions than parts.
-    """
+    """For the same requests, with each session whole in one part; empty also if there are fewer sessions than parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,8 +45,7 @@ class Bulkhead:
     statement_seconds: float
     lock_seconds: float = 2.0
     idle_seconds: float = 10.0
-    """Longest pause within a transaction. A process that is suspended there would hold its locks against all others.
-    """
+    """Longest pause within a transaction. A process that is suspended there would hold its locks against all others."""
     wait_seconds: float = 5.0
 
     def patient(self, times: float) -> "Bulkhead":

@@ -26,7 +26,7 @@ class Known:
     now: datetime
 
     async def refused(self, facts: TableFacts) -> Replay | None:
-        """The recorded decisions that would be refused early; None where no request is, or none was recorded."""
+        """The recorded decisions that would be refused early; None if no request is, or none was recorded."""
         limit = limit_seconds(facts)
         return None if limit is None else await self.evidence.over_limit(self.pool, limit, self.now)
 
@@ -42,7 +42,7 @@ class CannotSimulate(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """A pool in use before a change. `instances` take requests, by role; `spec` is the pool's own, or None where the
+    """A pool in use before a change. `instances` take requests, by role; `spec` is the pool's own, or None if the
     plan changes another object. A new instance takes `startup_seconds` to serve.
     """
 

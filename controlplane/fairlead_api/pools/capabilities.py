@@ -62,7 +62,7 @@ def known_line(
     now_measured: DecodeLine | None, before: Remembered | None, kind: str, fit: EngineFit | None, now: float
 ) -> tuple[float, ...]:
     """The coefficients of a decode step: measured now or within a week on the same engines, else fitted to recorded
-    requests; empty where neither is known.
+    requests; empty if neither is known.
     """
     line = now_measured or _line_before(before, kind, now)
     if line is not None:

@@ -182,7 +182,7 @@ def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
 
 
 def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None, slo_seconds: float) -> float | None:
-    """The time that pending prompts take; None where some are pending and no speed was measured."""
+    """The time that pending prompts take; None if some are pending and no speed was measured."""
     pending = _mean([one.pending_mean for one in samples])
     if not pending:
         return pending
@@ -197,7 +197,7 @@ def _decode_load(samples: Sequence[InstanceMeasures], step: DecodeStep | None, s
 
 
 def decode_step(sums: Sequence[StepSums]) -> DecodeStep | None:
-    """The step time as a line over the batch, by least squares; None where the batches differ too little to tell.
+    """The step time as a line over the batch, by least squares; None if the batches differ too little to tell.
 
     The mean context is part of the slope: it changes slowly against the batch.
     """

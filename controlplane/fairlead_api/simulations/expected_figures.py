@@ -23,7 +23,7 @@ _NEGLIGIBLE = 0.01
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """The recorded results of the pool's requests: the share in time of those served, the hit rate, and the
-    sessions that moved; None where nothing was measured.
+    sessions that moved; None if nothing was measured.
     """
 
     attainment: float | None = None

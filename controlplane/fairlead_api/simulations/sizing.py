@@ -90,7 +90,7 @@ def _numbered(asked: Asked, begin: int, wanted: Iterable[tuple[PoolChange, int, 
 
 
 def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tuple[list[JobRun], Trialled] | None:
-    """The runs that show what one change does, in a plan's order, with their figures; None where one is missing."""
+    """The runs that show what one change does, in a plan's order, with their figures; None if one is missing."""
     wanted = [(one, seed, 1.0) for seed in SEEDS for one in (AS_IT_IS, change)] + [(change, SEEDS[0], rate) for rate in RATES]
     places = {(repr(one.change), one.seed, one.rate): place for place, one in enumerate(runs)}
     chosen = [places.get((repr(one), seed, rate)) for one, seed, rate in wanted]

@@ -76,7 +76,7 @@ class SeenMinutes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None where
+    """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None if
     it was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted.
     `troubles` is what routers find of its engine, each with the seconds for which they have found it; `stalled_ranks`
     are the data-parallel ranks that are stalled, while others go on. `minutes` says for how long `served` was so.

@@ -24,7 +24,7 @@ class KnownPrompt(Protocol):
 
     @property
     def engine_blocks(self) -> Sequence[int]:
-        """Keys of its leading blocks; empty where its tokens are unknown."""
+        """Keys of its leading blocks; empty if its tokens are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,8 +128,7 @@ class Workload:
     pods: int = 0
     """How many pods the workload has now, by its own status."""
     ordered: bool = False
-    """Whether it always ends the pod with the highest ordinal first; otherwise the one with the least deletion cost.
-    """
+    """Whether it always ends the pod with the highest ordinal first; otherwise the one with the least deletion cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,7 +141,7 @@ class EngineMemory:
 
     Ages are those of the Unix time `at`. The prefill speed is in tokens of `counted_by` bytes each. `decode_fit` are
     the coefficients of the decode step (`fairlead.routing.knowledge.estimators`), if any were fitted. `revisions` are
-    those of the instances that it was observed of; empty where that was checked otherwise.
+    those of the instances that it was observed of; empty if that was checked otherwise.
     """
 
     pool: PoolKey

@@ -62,7 +62,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Instances a role needs, in fractions of instances; None where that side is not computed or not measured."""
+    """Instances a role needs, in fractions of instances; None if that side is not computed or not measured."""
 
     for_prompts: float | None = None
     """To prefill what arrives, within the target load."""

@@ -64,7 +64,7 @@ class EngineCosts:
 class FitAccuracy:
     """How the model's figures for requests it was not fitted to compare with the real ones. Seconds.
 
-    `mean_error` is the mean absolute error as a share of the real mean; `correlation` is Pearson's, None where one of
+    `mean_error` is the mean absolute error as a share of the real mean; `correlation` is Pearson's, None if one of
     the two is constant.
     """
 
@@ -101,7 +101,7 @@ class EngineFit:
     source: str
     fitted_at: datetime
     first_at: datetime | None = None
-    """When the first request came; None where the records have no date."""
+    """When the first request came; None if the records have no date."""
     last_at: datetime | None = None
     engines: int
     requests: int

@@ -18,7 +18,7 @@ class Drawn(StrEnum):
     """How a chart connects consecutive values."""
 
     LINE = "line"
-    """Measured in each step; None where nothing was."""
+    """Measured in each step; None if nothing was."""
     STEPS = "steps"
     """A value holds until the next one; None before the first known value."""
     POINTS = "points"

@@ -46,7 +46,7 @@ class SloShare:
 
     `attainment` is the share of `requests`, the judged ones, that was in time; `ttft_attainment` and `tpot_attainment`
     look at one target each. `served_in_time` is the share in time of all that were asked for: judged, refused and
-    failed. Shares are None where there is nothing to share.
+    failed. Shares are None if there is nothing to share.
     """
 
     version: int | None

@@ -32,7 +32,7 @@ TOLD_SECONDS = 86_400.0
 
 
 def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
-    """Scaling's memory from a pool's status; empty where it cannot be read, or cannot have been written by an
+    """Scaling's memory from a pool's status; empty if it cannot be read, or cannot have been written by an
     operator.
     """
     try:

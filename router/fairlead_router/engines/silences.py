@@ -23,7 +23,7 @@ class Stall(NamedTuple):
     """None: all ranks of the engine."""
 
     def concerns(self, rank: int | None) -> bool:
-        """Whether requests at this rank wait for what is stalled; None: nobody knows which rank has them."""
+        """Whether requests at this rank wait for the stalled rank; None: it is unknown which rank has them."""
         return self.ranks is None or rank in self.ranks
 
 

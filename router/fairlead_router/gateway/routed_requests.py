@@ -52,7 +52,7 @@ Document = Mapping[str, Any]
 
 
 class PromptSize(NamedTuple):
-    """`counted_bytes` are the bytes from which the prompt's tokens are counted."""
+    """The size of a prompt. `counted_bytes` are the bytes from which its tokens are estimated."""
 
     kind: str
     counted_bytes: int
@@ -60,7 +60,7 @@ class PromptSize(NamedTuple):
 
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
-    """The size from which the tokens of a request's prompt are counted."""
+    """The size from which the prompt's tokens are estimated."""
     length = len(prompt.text)
     if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
@@ -189,8 +189,8 @@ class RoutedRequests:
         )
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Only the instance that holds the response, if it takes requests and is among those that may serve this one.
-        Otherwise any of these; its engine then says that it does not know the response.
+        """Only the instance that holds the response, if it takes requests and may serve this one. Otherwise any of
+        these instances; its engine then answers that it does not know the response.
         """
         home = self._held.find(response)
         if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):

@@ -41,9 +41,9 @@ class Rendering:
     """
 
     merge_system: bool = False
-    """System messages among the others join the first one: the template takes none elsewhere."""
+    """System messages after the first message are merged into the first one, because the template takes none later."""
     disabled_effort: str = "none"
-    """The effort that stands for `thinking: {"type": "disabled"}`: `low` if the template knows no `none`."""
+    """The effort that `thinking: {"type": "disabled"}` stands for: `low` if the template does not know `none`."""
 
 
 RENDERINGS = tuple(Rendering(merge_system=merge, disabled_effort=effort) for effort in ("none", "low") for merge in (False, True))

@@ -141,7 +141,7 @@ class PoolCounters:
                 pass
 
     def plausible(self, tokens: int | None) -> int | None:
-        """The token count that an engine reported; None, and counted, where it is impossible."""
+        """The token count that an engine reported; None if it is impossible, which is counted."""
         if tokens is None or 0 <= tokens <= MOST_TOKENS:
             return tokens
         self.implausible_usages += 1
@@ -153,9 +153,10 @@ class PoolCounters:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count how far the router's belief about the instance's cache is from what its engine found there.
+        """Count the difference between what the router believed was in the instance's cache and what the engine found
+        there.
 
-        It skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
+        Skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"

@@ -54,7 +54,7 @@ class Say(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """The request is complete: decide where it goes. The receiver owns its body."""
+    """The request is complete: choose where it goes. The receiver owns its body."""
 
     headers: HeaderList
     body: bytes

@@ -120,7 +120,7 @@ class Picker:
         self._refuse(asked, body_too_slow(self._settings.timeouts.body))
 
     def memory_full(self, asked: PickedRequest) -> None:
-        """Refuse a body for which there is no room now."""
+        """Refuse a body that does not fit into memory now."""
         self._refuse(asked, memory_full())
 
     def next_id(self) -> str:
@@ -208,8 +208,8 @@ class Picker:
         return pool if pool is not None and self._pools.serves(pool) else None
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
-        """The pool of a request that needs no scheduler, and the name by which its engines know the model, which the
-        body has from now on.
+        """The pool of a request that needs no scheduler, and the name by which its engines know the model; the body now
+        carries that name.
         """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))

@@ -177,7 +177,7 @@ def _changed_at(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PickerListeners:
-    """The picker's sockets, bound; None where the settings name no port."""
+    """The picker's sockets, bound; None if the settings name no port."""
 
     picker: socket.socket | None
     health: socket.socket | None

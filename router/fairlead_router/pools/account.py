@@ -231,7 +231,7 @@ class PoolAccount:
     def carry_on(
         self, ticket: Ticket, left: str, now: float, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """The answer has begun and is to go on elsewhere: see `Scheduler.carry_on`. None where no other instance is
+        """The answer has begun and is to go on elsewhere: see `Scheduler.carry_on`. None if no other instance is
         left; then the ticket stays as it was.
         """
         if ticket.ended:
@@ -261,7 +261,7 @@ class PoolAccount:
 
     def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
         """The instance refused the request, which another one may serve. Returns where to try it, also `beyond` the
-        instances that it was for; None where no other is left. If that one serves it and the refusal `counts`, it was
+        instances that it was for; None if no other is left. If that one serves it and the refusal `counts`, it was
         the first instance's failure.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
@@ -273,7 +273,7 @@ class PoolAccount:
         return verdict
 
     def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
-        """The instance must not get the request after all. Returns where to send it, None where no other instance is
+        """The instance must not get the request after all. Returns where to send it, None if no other instance is
         left.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
@@ -399,7 +399,7 @@ class PoolAccount:
 
 
 class KeptRows:
-    """The requests in flight to each instance of one pool, until `until`.
+    """The requests in flight on each instance of one pool, kept until `until`.
 
     Without them a draining instance would seem to have no requests while neither router reports them.
     """
@@ -419,7 +419,7 @@ class KeptRows:
         self.until = now + KEEP_REPORTING_SECONDS
 
     def add_to(self, rows: dict[str, InstanceInFlight]) -> None:
-        """Raise `rows` to the kept counts where they report fewer."""
+        """Raise the counts in `rows` to the kept ones if they are lower."""
         for row in self._rows.values():
             known = rows.get(row.instance, row)
             rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))

@@ -78,7 +78,7 @@ class KnownEngines:
             self.kv_usage[instance] = kv_usage
 
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
-        """The engine named its ranks elsewhere than on its metrics page."""
+        """The engine named its ranks, but not on its metrics page."""
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
@@ -91,7 +91,7 @@ class KnownEngines:
         return found
 
     def forget_life(self, target: str) -> None:
-        """Another engine has taken the target's place."""
+        """Another engine has taken the target's place: forget the old one's progress."""
         del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
@@ -217,7 +217,7 @@ class RecalledEngines:
         return self._memory
 
     def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """The same for one of an instance's `parts` ranks, which has that part of its speed."""
+        """The same figures for one of an instance's `parts` ranks, which has that fraction of the instance's speed."""
         memory = self.of_instance(table, now)
         if memory is None:
             return None
@@ -225,7 +225,7 @@ class RecalledEngines:
         return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
 
     def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
-        """Bytes of prompt text per token; unknown where no figure is remembered."""
+        """Bytes of prompt text per token; unknown if no figure is remembered."""
         memory = self.of_instance(table, now)
         return UNKNOWN if memory is None else memory.known.bytes_per_token
 

@@ -120,7 +120,7 @@ class Pool:
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
-        """The instance's targets: its ranks where it is known to have several, else the instance itself."""
+        """The instance's targets: its ranks if it is known to have several, otherwise the instance itself."""
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
@@ -149,7 +149,7 @@ class Pool:
         self._go_by_recalled(now)
 
     def engine_memory(self, now: float) -> EngineMemory | None:
-        """What is known of one of its instances, kept for a router that starts; None where nothing is."""
+        """What was measured on one of its instances, kept for a router that starts; None if nothing was."""
         of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
         memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
         self._go_by_recalled(now)
@@ -183,12 +183,12 @@ class Pool:
                 self._recount(now)
 
     def decides_apart(self, why: Apart) -> None:
-        """This router decides alone for this reason, if it does so beside others."""
+        """This router decides alone, although others exist, for this reason."""
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """Seconds for which a measured quantity has been wrong by more than half, as seen by the calls of this
-        method.
+        """Seconds for which a measured quantity has been wrong by more than half, as seen at each call of
+        this method.
         """
         if not is_off:
             self._figures_off.pop(quantity, None)
@@ -208,7 +208,7 @@ class Pool:
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:
-        """The engines' name for what a client asked for."""
+        """The engines' name for the model that a client asked for."""
         model = self.table.model
         if asked is None or asked == model:
             return model

@@ -60,8 +60,8 @@ class SideCircuits:
 
 
 class Tries:
-    """The attempts of one request past the scheduler, judged as the scheduler judges its own. It ends in `served`,
-    `over` or `left`; later calls change nothing.
+    """The attempts of one request that does not use the scheduler, judged as the scheduler judges its own. It ends in
+    `served`, `over` or `left`; later calls change nothing.
     """
 
     __slots__ = ("_circuits", "_faults")

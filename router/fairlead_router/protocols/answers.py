@@ -342,7 +342,7 @@ def parse_event(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def decoded(data: bytes) -> Any:
-    """The JSON value of an event; None where it is not JSON."""
+    """The JSON value of an event; None if it is not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -437,5 +437,5 @@ def usage_of(squeezed: Squeezed) -> Usage | None:
 
 
 def is_response_id(value: Any) -> bool:
-    """Whether it can stand in a path."""
+    """Whether the text is safe as a part of a path."""
     return isinstance(value, str) and _RESPONSE_ID.fullmatch(value) is not None

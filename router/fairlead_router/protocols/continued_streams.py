@@ -322,8 +322,8 @@ def continued(rest: Rest, sent: AnswerSoFar) -> Continued:
 
 
 class RestReader(StreamReader):
-    """Follows the rest of an answer, of which `sent` is with the client. `feed` and `end` return what the client gets,
-    and its figures are those of the whole answer.
+    """Reads the rest of an answer, of which the client already has `sent`. `feed` and `end` return what the client gets
+    next; the figures in it are those of the whole answer.
     """
 
     __slots__ = ("_rest_of", "_writes")

@@ -31,8 +31,8 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a status of success is not an answer. `status` is the engine's own code for it, 0 where it has
-    none.
+    """Why an answer with a success status is not an answer. `status` is the engine's own code for the failure, 0
+    without one.
     """
 
     message: str

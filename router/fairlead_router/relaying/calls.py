@@ -180,7 +180,7 @@ class Calls:
         return call
 
     def seconds_left(self, call: Call) -> float:
-        """What is left of its total time; 0 when that is over."""
+        """The rest of its total time in seconds; 0 when that is over."""
         return max(0.0, call.deadline - self._now())
 
     def enter(self, call: Call) -> None:
@@ -298,7 +298,7 @@ class Calls:
 
 
 def _rank(call: Call, address: str) -> int | None:
-    """The data-parallel rank at this address that has the call. None where the call names no rank, or where engines
+    """The data-parallel rank at this address that has the call. None if the call names no rank, or where engines
     ignore the named one, as vLLM and SGLang do for `/v1/responses`.
     """
     dispatch = None if call.ticket is None else call.ticket.verdict

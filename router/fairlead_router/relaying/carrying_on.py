@@ -67,7 +67,7 @@ class CarryingOn:
         """By pool and protocol, when an engine last refused a request for a rest."""
 
     def keep(self, call: Call, pool: Pool) -> AnswerSoFar | None:
-        """What the call keeps of the answer that begins now; None where its pool wants none to go on elsewhere."""
+        """What the call keeps of the answer that begins now; None if its pool wants none to go on elsewhere."""
         if call.kept is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
             call.kept = answer_so_far(call.dialect)
         return call.kept
@@ -126,7 +126,7 @@ class CarryingOn:
         return self._cannot(call, pool) is None
 
     def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
-        """Why the answer, as far as it has come, could not go on elsewhere; None if it could."""
+        """Why the answer, as far as it has come, could not be continued by another instance; None if it could."""
         if call.kept is None:
             return Uncarried.OFF
         if call.rest is not None and call.rest.times >= MOST_TIMES:

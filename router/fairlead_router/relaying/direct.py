@@ -45,7 +45,7 @@ class Upload:
     rest: AsyncIterator[bytes]
     chunked: bool
     begun: bool = False
-    """Whether a piece was taken from `rest`. If so, the request cannot be sent a second time."""
+    """Whether a piece of `rest` was taken; then the request cannot be sent a second time."""
 
 
 class DirectRelay:

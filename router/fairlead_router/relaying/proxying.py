@@ -162,8 +162,8 @@ class Proxy:
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
-        """The scheduler's next decision. None if the request's total time is over, which ends its ticket: nobody would
-        wait for the result of another engine, and its session would leave a home that works.
+        """The scheduler's next decision. None if the request's total time is over, which ends its ticket: the client
+        would not wait for another engine, and the session would leave a home that works.
         """
         now = self._now()
         call.drop_connection()

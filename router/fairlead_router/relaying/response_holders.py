@@ -45,7 +45,7 @@ class ResponseHolders:
         return known or await self._ask(response, [pool for pool in self._pools.all() if opens(pool)], headers)
 
     def is_sought(self, document: Document, endpoint: Endpoint, pool: Pool) -> bool:
-        """Whether a request for the pool continues a response whose holder nobody remembers."""
+        """Whether the request continues a response of this pool whose holder is not remembered."""
         response = previous_response(document, endpoint)
         return response is not None and len(pool.addresses) > 1 and self._held.find(response) is None
 

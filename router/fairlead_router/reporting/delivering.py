@@ -96,7 +96,7 @@ logger = logging.getLogger(__name__)
 
 
 class AskableRouters(Protocol):
-    """The routers that can be asked to decide: `own` is where this one can."""
+    """The routers that can be asked to decide; `own` is the address at which this one can be asked."""
 
     @property
     def own(self) -> AskAddress | None: ...

@@ -248,7 +248,7 @@ class ClientRequest:
         self._held += size
 
     def let_go(self, size: int) -> None:
-        """Release `size` bytes of what is held."""
+        """Release `size` bytes of the held memory."""
         self._release(min(size, self._held))
 
     def completed(self) -> None:

@@ -62,7 +62,7 @@ class PassingForm:
         return bytes(self._held[:start]) + model.encode() + bytes(self._held[end:])
 
     async def checked(self, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The pieces of the rest, nothing of which is held. Raises BadRequest as `feed`."""
+        """Checks the remaining pieces and passes them on without holding any. Raises BadRequest as `feed`."""
         async for piece in rest:
             del self._held[: self._place if not self._ended else None]
             self._content = None if self._content is None else 0

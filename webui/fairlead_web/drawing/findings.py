@@ -34,7 +34,7 @@ class Finding:
     """`level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its time.
 
     `plan` is the request of a plan that would help, as JSON for a form that is sent to `plan_path` by people with the
-    role `needed`; `plan_words` names the change. `plan` is empty where no plan helps.
+    role `needed`; `plan_words` names the change. `plan` is empty if no plan helps.
     """
 
     level: str

@@ -130,7 +130,7 @@ class Earlier:
     seconds: int
 
     def differences(self, now: Heatmap) -> list[float | None]:
-        """What each cell has more (+) or less (-) than then, row-major; None where either is not known."""
+        """What each cell has more (+) or less (-) than then, row-major; None if either is not known."""
         return [
             None if one is None or other is None else one - other
             for row, before in zip(now.rows, self.heatmap.rows, strict=True)

@@ -33,7 +33,7 @@ class EventCutter:
 
 
 def value_of(event: bytes, name: bytes) -> str:
-    """A line's value such as that of `event: pools`; empty where the event has no such line."""
+    """A line's value such as that of `event: pools`; empty if the event has no such line."""
     found = next((line for line in event.split(b"\n", 2)[:2] if line.startswith(name + b": ")), b"")
     return found.partition(b": ")[2].decode(errors="replace")
 

@@ -118,7 +118,7 @@ async def read_wanted(connection: AsyncConnection, pool: int, since: datetime) -
 
 
 async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: datetime) -> Changes:
-    """A column of the versions of the SLO; None where none was in force."""
+    """A column of the versions of the SLO; None if none was in force."""
     slo = tables.slo_configs.c
     query = select(slo.active_from, slo.active_until, slo[kind].label("value")).where(
         slo.pool_id == pool, or_(slo.active_until.is_(None), slo.active_until > since)

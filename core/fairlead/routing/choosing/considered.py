@@ -16,7 +16,9 @@ BoolVector = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """The instances that a policy considers. Vectors have one entry per instance of `loads` and must not be written."""
+    """The instances that a policy considers. Vectors have one entry per instance of `loads` and must not be
+    written.
+    """
 
     request: RoutingRequest
     view: PoolView

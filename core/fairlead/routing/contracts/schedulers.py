@@ -60,7 +60,9 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Do not serve this request. `status` is 429 (contended) or 503 (no instance serves); `retry_after_seconds` > 0."""
+    """Do not serve this request. `status` is 429 (contended) or 503 (no instance serves);
+    `retry_after_seconds` > 0.
+    """
 
     request: RoutingRequest
     reason: RejectionReason
@@ -196,7 +198,7 @@ class Scheduler(Protocol):
     ) -> Dispatch | None:
         """The answer has begun, and instance `left` will not end it: `why` is how it failed, or `HANDED_OVER`; `unlike`
         says why its rest may be another than that instance would have made, for the record. Returns
-        the instance to ask for the rest, which computes the prompt and `carried_tokens` of the answer first; None where
+        the instance to ask for the rest, which computes the prompt and `carried_tokens` of the answer first; None if
         no other instance is left, then nothing has changed. `first_token` says that the answer goes on.
         """
 

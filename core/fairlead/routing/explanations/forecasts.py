@@ -31,7 +31,7 @@ class Forecast:
 
 
 def forecast(predicted_seconds: float, ttft_seconds: float | None, held_seconds: float | None, *, elsewhere: bool) -> Forecast | None:
-    """A request is held before it is decided about, so the prediction is held against the rest of the TTFT. None where
+    """A request is held before it is decided about, so the prediction is held against the rest of the TTFT. None if
     no first token was reported.
     """
     if ttft_seconds is None:

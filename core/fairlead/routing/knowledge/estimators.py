@@ -150,7 +150,7 @@ class PrefillTimes:
 
     `speed` is the one that predictions and choices use, in tokens per second: the measured one once prefills have shown
     it, else the `recalled` one, else the declared one. Only an `observed_speed`, one of the first two, may refuse, move
-    or scale; it is None where there is neither. With another `form` than `configured`, predictions come from a fit as
+    or scale; it is None if there is neither. With another `form` than `configured`, predictions come from a fit as
     soon as enough was observed.
     """
 

@@ -193,7 +193,7 @@ class RecalledSpeed:
 
     def __init__(self) -> None:
         self.value: float | None = None
-        """Tokens per second; None where none is recalled, or not any more."""
+        """Tokens per second; None if none is recalled, or not any more."""
         self._figure = UNKNOWN
         self._observed_at = 0.0
         self._prefills = self._tokens = 0
@@ -255,7 +255,7 @@ def _fast(prefills: list[_Prefill]) -> float:
 
 def _slope(prefills: list[_Prefill]) -> float:
     """Seconds that a further token takes: of the line through prefills' tokens and seconds, without the tenth that lies
-    furthest off it; infinite where too few, or prompts too much alike, show none.
+    furthest off it; infinite if too few, or prompts too much alike, show none.
     """
     if len(prefills) < LINE_PREFILLS:
         return inf

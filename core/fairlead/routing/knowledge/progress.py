@@ -179,7 +179,7 @@ class EngineProgress:
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Take the step figures of its metrics; None where it shows none. Returns the state of its work."""
+        """Take the step figures of its metrics; None if it shows none. Returns the state of its work."""
         before, self._shown = self._shown, shown
         if before is None or shown is None:
             self._begin(now)
@@ -217,7 +217,9 @@ class EngineProgress:
     # ── when it is asked for a token ──
 
     def wants_canary(self, now: float) -> bool:
-        """Whether to ask the engine for a token as a test: it is idle or stalled, and nothing has moved for a while."""
+        """Whether to ask the engine for a token as a test: it is idle or stalled, and nothing has moved for a
+        while.
+        """
         quiet = self._shown is not None and now - self._moved_at >= CANARY_SECONDS
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 

@@ -5,7 +5,7 @@ together is not a conversation, and one instance cannot be given all of it. So a
 it is used like one: a few requests at once, as agents make them, and one conversation, or little beside it.
 
 A name is *shared* that has more than `AT_ONCE` requests in flight, or whose requests overlap and begin in more than
-`BEGINNINGS` ways, or in more than `CONVERSATIONS` that go on. It is taken to be shared until nothing has shown it for
+`BEGINNINGS` ways, or in more than `CONVERSATIONS` that go on. It is assumed to be shared until nothing has shown it for
 `keep_seconds`. Turns of one conversation that arrive before the last one is answered, each longer than the one before,
 do not count as several at once.
 """

@@ -89,7 +89,7 @@ session would leave its cache and all its next turns with it.
 """
 
 STALE_SAMPLES = 10_000
-"""Samples without another model above which the trainer is taken to have fallen silent."""
+"""Samples without another model above which the trainer is assumed to have fallen silent."""
 
 TIES = "to the instance with the most sessions, then by id"
 

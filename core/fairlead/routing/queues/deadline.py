@@ -331,8 +331,8 @@ def next_pace(
 
     One counts by its length, as the pace is what prefills took over what they were expected to: of a short one a large
     part is the wait for the engine's step, and often it need not wait. One of the usual length has this weight, and
-    `rising` times that when it is longer than the pace; it is taken to be at most four times as long as the pace says,
-    and none to be expected to take longer than ten minutes.
+    `rising` times that when it is longer than the pace; it counts as at most four times as long as the pace says, and
+    as at most ten minutes.
     """
     expected = min(predicted_seconds, LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)

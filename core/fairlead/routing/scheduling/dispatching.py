@@ -27,7 +27,7 @@ no longer believed.
 
 
 class Dispatching:
-    """Takes requests from queues and says where they go."""
+    """Takes requests from queues and returns where to send them."""
 
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state

@@ -1,4 +1,6 @@
-"""Held requests: accepted, and without an instance until one accepts requests. How many, how long, in which order."""
+"""Held requests: accepted ones that wait until an instance accepts requests. This module decides how many are held, for
+how long, and in which order they go.
+"""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -224,7 +224,7 @@ class LoadSeconds:
         return taken
 
     def take_arrivals(self, now: float, *, final: bool) -> tuple[ArrivalSample, ...]:
-        """Finished seconds in which requests came; the running one too when `final`."""
+        """Complete seconds in which requests arrived; also the current second if `final`."""
         ready = sorted(second for second in self._arrivals if second < int(now) or final)
         counts = [(second, *self._arrivals.pop(second)) for second in ready]
         return tuple(

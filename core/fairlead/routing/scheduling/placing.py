@@ -35,9 +35,10 @@ class Placing:
         self._leaving = Leaving(state)
 
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
-        """Choose an instance for a held request and queue it there; when nobody can compute it, it stays held.
+        """Choose an instance for a held request and queue it there; if no instance can compute it, it stays held.
 
-        A request not `admitted` before may be refused for predicted TTFT; any may be refused for full queues.
+        A request that was not `admitted` before may be refused for its predicted TTFT; any request may be refused for
+        full queues.
         """
         state, request = self._state, tracked.request
         whole = computing_all(request, state.view) if request.within is None else []
@@ -150,7 +151,7 @@ class Placing:
         return self._state.loads[instance].waiting > 0 or (decision.ttft_seconds or 0.0) > self._state.table.slo.ttft_seconds / 2
 
     def _note_refused(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """What the policy compared for a request that is refused: where it would have gone, and why there."""
+        """Record what the policy compared for a refused request: the instance it would have gone to, and why."""
         decisions, table = self._state.recorder.decisions, self._state.table
         self._decided(tracked, now)
         decisions.reserve(tracked, decision.session or tracked.request.session, now)

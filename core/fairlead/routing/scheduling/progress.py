@@ -199,8 +199,9 @@ def _ttft_seconds(tracked: TrackedRequest) -> float | None:
 
 
 def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
-    """The TTFT of a request whose client left; where no first token came, the time for which it was awaited if that is
-    too long already. None where neither can be said: before the target, or if nobody would have seen the first token.
+    """The TTFT of a request whose client left. Without a first token it is the time that the client waited, if that
+    already exceeds the target. None if neither is known: before the target, or if the first token could not have been
+    seen.
     """
     if tracked.first_token_at is not None:
         return _ttft_seconds(tracked)

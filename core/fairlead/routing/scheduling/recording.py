@@ -25,7 +25,7 @@ M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 
 class _Moves(Generic[M]):
-    """Moves of one sort that nobody took yet, and the outcomes of those that were taken before they had one."""
+    """Moves of one sort that were not taken yet, and the outcomes of those that were taken before they had one."""
 
     def __init__(self) -> None:
         self._records: dict[str, M] = {}

@@ -194,7 +194,9 @@ class Retrying:
         return (target,) if load is not None and load.is_stalled else self._state.targets_of(target)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
-        """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
+        """The next target to try. `stays` is the instance that computed the prompt, if only its decode
+        instance failed.
+        """
         state, view = self._state, self._state.view
         candidates = [load for load in view.candidates() if tracked.request.may_go_to(load.entry.id)]
         if self._is_hopeless(tracked, failed_instance) or self._tries(tracked, candidates) >= state.settings.attempts:

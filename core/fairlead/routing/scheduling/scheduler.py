@@ -200,7 +200,9 @@ class PoolScheduler:
         return self._progress.abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The engine refused it as invalid: it counts as neither failed nor cancelled, and nothing was computed."""
+        """The engine refused the request as invalid: it counts neither as failed nor as cancelled, and nothing was
+        computed.
+        """
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -335,7 +337,7 @@ class PoolScheduler:
         self._others.hear(share, now)
 
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
-        """What the policy would answer now, without taking the request; None when nobody accepts.
+        """The instance that the policy would choose now, without taking the request; None if no instance accepts.
 
         The policy remembers having been asked.
         """
@@ -360,17 +362,17 @@ class PoolScheduler:
 
     @property
     def table(self) -> RoutingTable:
-        """The table version in force."""
+        """The current version of the table."""
         return self._state.table
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The policy in force, if it learns from finished requests; another one once the table's policy changed."""
+        """The current policy, if it learns from finished requests; it changes when the table names another policy."""
         return self._state.policy.learns_online
 
     @property
     def binds_beginnings(self) -> bool:
-        """Whether the policy in force binds requests without a session by how they begin."""
+        """Whether the current policy binds requests without a session by how they begin."""
         return self._state.policy.binds_beginnings is not None
 
     @property

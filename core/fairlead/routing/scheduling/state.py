@@ -161,7 +161,9 @@ class SchedulerState:
     def count_in(
         self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None, excluded: Collection[str] = ()
     ) -> None:
-        """Held → queued in the counters alone, for what is dispatched at once; decodes nowhere in `excluded`."""
+        """Held → queued, in the counters only, for a request that is dispatched at once; it decodes on no instance in
+        `excluded`.
+        """
         tracked.instance = instance
         decode = decodes_on(tracked, decode, self.loads, self.view, excluded)
         hit = hit_or_fetched_tokens(tracked, instance, self.loads, self.view)
@@ -196,7 +198,7 @@ class SchedulerState:
         self.accounting.end(tracked)
 
     def new_queue(self, instance: str) -> Queue:
-        """An empty queue of the discipline in force."""
+        """An empty queue of the current discipline."""
         return build_queue(self.parameters, self.table, self.loads[instance], self._rules, self.classes, self.tenants)
 
     def drain_seconds(self, instance: str) -> float:

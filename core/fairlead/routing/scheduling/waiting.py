@@ -24,7 +24,7 @@ class Waiting:
         self._outcomes = outcomes
 
     def place_new(self, tracked: TrackedRequest, now: float) -> None:
-        """Place, hold or refuse a request that nobody here decided about yet."""
+        """Place, hold or refuse a request that no one here has decided about yet."""
         identify(self._state, tracked, now)
         self._placed(tracked, now, lambda new, now: self._outcomes.unheld(new.request, now) or self._placing.place(new, now))
 

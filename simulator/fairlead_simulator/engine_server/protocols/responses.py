@@ -168,7 +168,7 @@ class Responses:
 
 
 def _given_tokens(instance: ServedInstance, given: object) -> int | None:
-    """The tokens of a last message that is in progress, which the answer goes on with; None where there is none."""
+    """The tokens of a last message that is in progress, which the answer goes on with; None if there is none."""
     last = given[-1] if isinstance(given, list) and given else None
     if not isinstance(last, dict) or last.get("type", "message") != "message" or last.get("status") not in ("in_progress", "incomplete"):
         return None
