@@ -165,12 +165,12 @@ def _quantile(ordered: list[tuple[float, float]], below: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCapability:
-    """What one instance of a pool can do, found from all of them together."""
+    """The capability of one instance of a pool, measured over all of its instances."""
 
     prefill_tokens_per_second: Figure = UNKNOWN
     """Uncached prompt tokens that an instance computes per second while it computes any."""
     decode_step_seconds: Figure = UNKNOWN
-    """An output token after the first, as one request gets it."""
+    """Seconds per output token after the first, as one request sees it."""
     bytes_per_token: Figure = UNKNOWN
     """Prompt text."""
     kv_cache_tokens: Figure = UNKNOWN

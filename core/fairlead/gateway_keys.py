@@ -1,4 +1,4 @@
-"""Keys of the gateway's clients: what a key opens, until when, and how much a minute."""
+"""Keys of the gateway's clients: what a key gives access to, until when, and its limits per minute."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -65,7 +65,7 @@ class RateLimit:
         self._level = self._most = max(1.0, per_minute)
 
     def change(self, per_minute: float, now: float) -> None:
-        """Change the limit, keeping what is left under the old one as far as the new one allows."""
+        """Change the limit. What was left under the old limit stays, up to the new one."""
         self._refill(now)
         self._per_second = per_minute / MINUTE_SECONDS
         self._most = max(1.0, per_minute)

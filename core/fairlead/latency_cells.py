@@ -67,7 +67,9 @@ def quantile(steps: Mapping[int, int], share: float) -> float | None:
 
 
 def latency_within(step: int, part: float) -> float:
-    """The latency in seconds below which this part (0-1) of a step's requests lie, as if they were spread evenly."""
+    """The latency in seconds below which this part (0-1) of a step's requests lie, if they are spread evenly over the
+    step.
+    """
     low = EDGES[min(step, len(EDGES)) - 1] if step else 0.0
     high = EDGES[step] if step < len(EDGES) else low
     return low + (high - low) * part

@@ -1,4 +1,4 @@
-"""The rules between the sections of an InferencePool's spec; those within a section stand beside its fields."""
+"""The rules between the sections of an InferencePool's spec; rules within a section are in that section's module."""
 
 from collections.abc import Iterator
 from typing import Any

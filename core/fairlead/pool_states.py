@@ -89,7 +89,7 @@ class PoolState:
     """When instances will be desired again (Unix seconds), as in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
-    """Classes of requests besides those of the spec, of InferenceObjectives."""
+    """More classes of requests, from InferenceObjectives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,7 +244,9 @@ class PoolSituation:
     predictions: SeenPredictions = SeenPredictions()
     figures: tuple[SeenFigure, ...] = ()
     apart: Mapping[str, int] = field(default_factory=dict)
-    """Why routers decide for themselves beside others (`fairlead.reports.shares.Apart`), and how many do for that."""
+    """Why routers decide alone although there are others (`fairlead.reports.shares.Apart`), and how many do for each
+    reason.
+    """
     live_routers: int = 1
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0

@@ -75,7 +75,7 @@ class ScaleProblem:
 
 
 class GatewayProblemReason(StrEnum):
-    """Why a pool that asks for gateways is shown to none: the reason of GatewayReady=False."""
+    """Why no gateway is shown a pool that asks for gateways: the reason of GatewayReady=False."""
 
     NO_PICKER = "NoPicker"
     DEFINITION_MISSING = "DefinitionMissing"

@@ -89,7 +89,7 @@ def degraded(facts: PoolFacts) -> Condition:
 
 
 def _troubles(facts: PoolFacts) -> str:
-    """Who cannot run, and why: for each reason the instances, and the message about the first of them."""
+    """The instances that cannot run and why: for each reason the instances, and the message about the first of them."""
     lines = []
     for reason in sorted({trouble.reason for trouble in facts.troubles}):
         of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)

@@ -78,7 +78,7 @@ def _root_key(lora_name: str | None) -> int:
 
 
 def _seeded(parent_key: int, extra: Sequence[object]) -> int:
-    """The seed for a block that depends on more than its tokens; without anything more it is the parent's key."""
+    """The seed for a block that depends on more than its tokens. Without such dependencies it is the parent's key."""
     return int(xxh3_64_intdigest(repr(_frozen(extra)).encode(), parent_key)) if extra else parent_key
 
 

@@ -59,12 +59,12 @@ class EngineCaches:
 
     @property
     def heard(self) -> Mapping[str, Source]:
-        """The instances whose events count, and the source of these."""
+        """The instances whose events are used, each with its event source."""
         return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
-        """Whether blocks of this size can be compared with the pool's; the first reported size becomes the pool's. A
-        size that no source has any more is replaced, as after a rollout to engines with another one.
+        """Whether blocks of this size can be compared with the pool's; the first reported size becomes the pool's. Once
+        no source has that size any more, another one replaces it, as after a rollout.
         """
         if block_tokens == self.block_tokens:
             return True
@@ -159,5 +159,5 @@ class EngineCaches:
         return max(told, remembered_tokens) if beyond or instance in self._incomplete else told
 
     def _goes_on(self, prompt: KnownPrompt) -> bool:
-        """Whether the prompt has blocks behind those that are known."""
+        """Whether the prompt has more blocks than those that are known."""
         return (len(prompt.engine_blocks) + 1) * self.block_tokens < prompt.prompt_tokens

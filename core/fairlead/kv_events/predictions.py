@@ -33,7 +33,7 @@ class Agreement:
     hashing: EngineHashing | None
     """How the engine hashes, where that could be found out."""
     unseen_blocks: int
-    """Held at the recording's beginning, or after batches that are missing from it; concluded from later events."""
+    """Blocks held at the recording's beginning, or stored in batches that are missing from it, as later events show."""
     sequences: SequenceCounts
     index: IndexCounts
 

@@ -90,8 +90,8 @@ class SequenceTracker(Generic[Batch]):
         return SourceState.CURRENT if self.counts.applied else SourceState.WAITING
 
     def follows(self, number: int, stamp: float) -> bool:
-        """The fast path of `live`, for the usual case: whether a published batch is the next one and none waits.
-        Then it counts as applied.
+        """The fast path of `live`, for the usual case: returns whether a published batch is the next one and none
+        waits. If so, the batch counts as applied.
         """
         if number != self._next or self._replaying or self._waiting:
             return False
@@ -171,7 +171,7 @@ class SequenceTracker(Generic[Batch]):
 
     @property
     def waiting(self) -> int:
-        """Batches that wait for those before them."""
+        """Batches that wait for earlier ones."""
         return len(self._waiting)
 
     def cleared(self) -> None:

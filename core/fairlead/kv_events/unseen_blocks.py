@@ -60,10 +60,10 @@ class _Segment:
 
 
 class UnseenBlocks:
-    """Finds them, for one source.
+    """Finds the unseen blocks of one source.
 
-    Give it the source's batches in order twice: all of them to `learn`, since a hash means the same block throughout
-    and may only be explained late; then each to `read`, with a `begin` before every segment.
+    Give it the source's batches in order twice. First give all to `learn`, because a hash means the same block
+    throughout but may be explained late. Then give each to `read`, with a `begin` before every segment.
     """
 
     def __init__(self, sequences: Sequence[TokenSequence], block_size: int, hashing: EngineHashing | None) -> None:
@@ -81,7 +81,7 @@ class UnseenBlocks:
 
     @property
     def segments(self) -> list[list[UnseenBlock]]:
-        """Per segment, what was held at its beginning."""
+        """For each segment, the blocks held at its beginning."""
         return [segment.unseen for segment in self._segments]
 
     def learn(self, batch: RecordedBatch) -> None:

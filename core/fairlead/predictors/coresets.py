@@ -41,7 +41,7 @@ def gradient_features(model: Model, samples: Samples) -> tuple[Floats, Floats]:
 
 
 def coreset(directions: Floats, sizes: Floats, count: int, selection: Selection) -> Indexes:
-    """Rows of `count` samples, ascending; all of them when there are no more."""
+    """The rows of `count` samples, ascending; all rows if there are no more."""
     total = len(sizes)
     if total <= count:
         return np.arange(total)

@@ -59,7 +59,7 @@ class ObservedInstance:
     place: int = 0
     """The ordinal of a pod of an ordered workload. The highest is removed first."""
     template: str = ""
-    """What names the template that an adopted pod was made from."""
+    """The identifier of the template that an adopted pod was made from."""
 
     @property
     def loss_reason(self) -> str:
@@ -165,7 +165,7 @@ class DesiredRole:
 
     @property
     def least_serving(self) -> int:
-        """How many instances must go on serving: the minimum, and one of prefill and of decode in any case."""
+        """How many instances must go on serving: the minimum, and at least one each of prefill and decode."""
         return self.min_replicas if self.role is Role.BOTH else max(1, self.min_replicas)
 
 

@@ -1,4 +1,4 @@
-"""The plan of one round while it is made: what was observed, and what was decided so far."""
+"""The plan of one round while it is made: the observations, and the decisions so far."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ class RoundPlan:
         self.actions[instance.id] = RecordState(instance=instance.id, before=instance.state, state=state, reason=reason)
 
     def delete(self, instance: ObservedInstance, reason: DeletionReason) -> None:
-        """Delete a pod of the pool's own; an adopted one is released instead, whatever it was given up for."""
+        """Delete a pod of the pool's own; an adopted pod is released instead, whatever the reason."""
         if instance.adopted:
             self.release(instance, ReleaseReason.NOT_SELECTED)
         else:

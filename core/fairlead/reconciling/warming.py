@@ -27,7 +27,7 @@ def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], n
 
 
 def _warms(instance: ObservedInstance, peers: tuple[ObservedInstance, ...], warming: Warming) -> bool:
-    """Whether the instance warms beside one that served long enough when it began.
+    """Whether the instance must warm up, because another one had already served long enough when it began.
 
     A decoding instance has no keys and no prefixes, so it has nothing to warm.
     """

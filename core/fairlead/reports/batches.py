@@ -85,10 +85,10 @@ class RowTime(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowKind:
-    """What becomes of the rows in one field of a report: routers batch them by it, and the API checks and stores them.
+    """How the rows in one field of a report are handled: routers batch them by it, and the API checks and stores them.
 
-    `kept` is the retention, in days, by the setting's name: older rows are not stored. `table` is partitioned by days
-    and takes the rows as they are; empty = the rows are stored in another way.
+    `kept` names the setting of the retention in days: older rows are not stored. `table` is partitioned by days and
+    takes the rows as they are; empty = the rows are stored in another way.
     """
 
     cargo: Cargo

@@ -1,4 +1,4 @@
-"""Sampled routing decisions and what was weighed for them."""
+"""Sampled routing decisions, and what the policy compared for them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -216,7 +216,7 @@ class SampledDecision(Generic[Pool, Time]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRecord(SampledDecision[PoolKey, float]):
-    """A sampled decision with the values that were weighed for it."""
+    """A sampled decision with the values that the policy compared."""
 
     pool: PoolKey
     at: float

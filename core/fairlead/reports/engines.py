@@ -8,7 +8,7 @@ from fairlead.tables import PoolKey
 
 
 class EngineTrouble(StrEnum):
-    """Why an engine is not what its pool's spec says: a reason of the condition Degraded."""
+    """How an engine differs from its pool's spec: a reason of the condition Degraded."""
 
     MODEL_NOT_SERVED = "ModelNotServed"
     """Its list of models lacks `spec.model`: every request for it will fail."""
@@ -32,7 +32,7 @@ PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubledEngine:
-    """An instance whose engine a router does not find as expected, and what it found in words."""
+    """An instance whose engine is not as a router expects, and the difference in words."""
 
     pool: PoolKey
     instance: str
@@ -79,11 +79,11 @@ class Quantity(StrEnum):
     PREFILL = "prefill-seconds-per-token"
     """Prompt tokens that were not cached."""
     DECODE = "decode-seconds-per-token"
-    """Output tokens after the first, as one request gets them."""
+    """Seconds per output token after the first, as one request sees it."""
     TEXT = "bytes-per-token"
     """Prompt text."""
     KV_CACHE = "kv-cache-tokens"
-    """Tokens that an engine's KV cache holds, as it reports."""
+    """Tokens that an engine's KV cache can hold, as the engine reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

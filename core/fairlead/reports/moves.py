@@ -86,7 +86,7 @@ class Move(Generic[Pool, Time]):
 
     @property
     def origin(self) -> str:
-        """What was left: an instance, or a rank of one by its name (`fairlead.targets`)."""
+        """Where it left from: an instance, or one of its ranks by name (`fairlead.targets`)."""
         return target_of(self.source, self.source_rank)
 
     @property

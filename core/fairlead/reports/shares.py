@@ -67,10 +67,10 @@ class PoolShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersShare:
-    """What a router gets about the others of a pool: the sums of their work by instance, and where their prompts are.
+    """The load that other routers report about a pool: the sums of their work by instance, and where their prompts are.
 
-    `names` are the routers that report, including the one that receives this. `age_seconds` is the age of the oldest
-    share in the sums, by the API's clock.
+    `names` are the routers that report, including the receiver. `age_seconds` is the age of the oldest share in the
+    sums, by the API's clock.
     """
 
     pool: PoolKey

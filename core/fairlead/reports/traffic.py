@@ -1,4 +1,4 @@
-"""Requests as they came, without what they said: enough to run them again in a simulation."""
+"""Recorded requests without their text: enough to run them again in a simulation."""
 
 from dataclasses import dataclass
 from hashlib import blake2b

@@ -115,7 +115,9 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
 
 
 def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
-    """The smallest shift that explains the numbers: those of both roles, or of one while the other lacks instances."""
+    """The smallest shift that explains the numbers: those of both roles, or of one role while the other lacks
+    instances.
+    """
     by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
     least, most = sorted((by_prefill, by_decode))
     return min(max(0, least), most)

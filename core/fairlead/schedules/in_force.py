@@ -62,7 +62,7 @@ def subjects(schedule: ScheduleSpec) -> tuple[str, ...]:
 
 
 def in_force(schedules: Sequence[ScheduleSpec], instant: datetime) -> InForce:
-    """What holds at an instant."""
+    """The values in force at an instant."""
     by_name = {schedule.name: schedule for schedule in schedules}
     windows = open_windows(schedules, instant)
     deciding: dict[str, list[Window]] = {}

@@ -1,4 +1,4 @@
-"""What changes a pool: plans, schedules, and what a change would bring."""
+"""Changes of a pool: plans, schedules, and the expected effect of a change."""
 
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment

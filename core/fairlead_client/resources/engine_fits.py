@@ -36,7 +36,7 @@ class EngineCosts:
     """Maximum number of tokens of one step; given, not fitted."""
 
     def prefill_tokens_per_second(self) -> float:
-        """For a prompt of `FIGURE_TOKENS` on an idle engine, none of it cached."""
+        """The prefill speed for a prompt of `FIGURE_TOKENS` on an idle engine with nothing cached."""
         tokens = FIGURE_TOKENS
         each = self.prefill_per_token + self.prefill_per_pair * tokens
         return tokens / (self.prefill_fixed + each * tokens + self.prefill_per_context * tokens)

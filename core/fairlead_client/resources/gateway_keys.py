@@ -33,7 +33,7 @@ class GatewayKeyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyTotals:
-    """What a key was used for in some time: requests that went to a pool, with their tokens, and `refused` ones by the
+    """The use of a key in some time: requests that went to a pool, with their tokens, and `refused` requests by the
     reason that lies in the key.
     """
 
@@ -71,7 +71,7 @@ class GatewayKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyUsePoint(GatewayKeyTotals):
-    """What a key was used for in the step that begins `at`."""
+    """The use of a key in the step that begins `at`."""
 
     at: datetime
 

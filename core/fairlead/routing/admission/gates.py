@@ -250,7 +250,7 @@ def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> f
 
 
 def _not_counted(request: RoutingRequest, view: PoolView) -> str:
-    """What the prediction leaves out, since it is not the request's turn that it takes."""
+    """Words for the waiting prefills that go after the request, which the prediction therefore leaves out."""
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
     return f"; not counting up to {most:.1f} s of prefills that wait there and go after it" if most >= LEAST_TOLD_SECONDS else ""

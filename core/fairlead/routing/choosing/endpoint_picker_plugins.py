@@ -16,7 +16,7 @@ from fairlead.schemas.shapes import duration, text, truth, whole
 
 
 class Part(StrEnum):
-    """What a plugin is in a profile."""
+    """The role of a plugin in a profile."""
 
     FILTER = "filter"
     SCORER = "scorer"
@@ -27,7 +27,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoParameters:
-    """Takes none."""
+    """For a plugin without parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

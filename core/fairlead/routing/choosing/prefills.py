@@ -26,7 +26,7 @@ Seconds = TypeVar("Seconds", FloatVector, list[float])
 
 @value
 class Prefills(Generic[Tokens, Seconds]):
-    """What the prefill of a request takes on each instance."""
+    """How long the prefill of a request takes on each instance, and what each instance holds of its prompt."""
 
     hits: Tokens
     """Tokens seen to be held."""
@@ -61,8 +61,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """What the prefill takes on each instance, with the longest prefix fetched where engines can, `fetch` allows it and
-    it is worth it.
+    """The prefill on each instance. Where engines can fetch, `fetch` allows it and it saves time, the longest prefix is
+    fetched.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)

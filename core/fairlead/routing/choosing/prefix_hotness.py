@@ -65,7 +65,7 @@ class PrefixHotness:
         return (depth, blocks[depth - 1])
 
     def other_keys(self, blocks: Sequence[int], first_bytes_hash: int) -> tuple[Key, ...]:
-        """Keys the prompt had or would have with the tree grown less or more, without the one it has."""
+        """Other keys of the prompt: those that it would have if the tree had grown more or less."""
         now = self.key(blocks, first_bytes_hash)
         return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
 

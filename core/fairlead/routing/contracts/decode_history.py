@@ -38,7 +38,7 @@ class DecodeHistory:
     _requests: int = 0
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
-        """The present totals; from now on this many context tokens of this many requests decode."""
+        """The current totals; from now on this many requests decode, with this many context tokens."""
         at, token_seconds, request_seconds, _, prefilled_tokens = self._mark
         seconds = now - at
         if seconds > 0:

@@ -1,7 +1,7 @@
-"""The seam of routing policies: what a policy may look at, and what it is asked.
+"""The interface of routing policies: what a policy may see, and what it is asked.
 
-A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (what the accounting
-knows this instant), never the network.
+A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (the accounting at
+this instant), never the network.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +115,7 @@ class PoolView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedMove:
-    """A queued request to be moved between queues, with the cause and the TTFTs predicted for it at both ends."""
+    """A queued request that moves between queues, with the cause and the TTFTs predicted for it on both instances."""
 
     request: str
     source: str

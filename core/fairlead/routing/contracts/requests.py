@@ -92,8 +92,8 @@ class QueuedRequest(Protocol):
 
 
 class Overtaken(NamedTuple):
-    """What waits in a queue and would be sent after a certain request: how many requests, and their predicted prefills;
-    of that time, what belongs to late ones.
+    """The waiting requests in a queue that would be sent after a certain request: their number, their predicted prefill
+    time, and the part of that time that belongs to late ones.
     """
 
     requests: int = 0

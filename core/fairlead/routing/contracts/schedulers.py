@@ -1,7 +1,7 @@
-"""The seam of schedulers: what a router or the simulator calls, and what it is answered.
+"""The interface of schedulers: what a router or the simulator calls, and what it gets back.
 
 The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns
-time, transport and retries. One scheduler per pool and process; nothing in it is thread-safe or needs to be.
+time, transport and retries. There is one scheduler per pool and process; it is not thread-safe and need not be.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class Dispatch:
     by_guess: bool = False
     """Whether some of these hits are only expected: no KV event has reported them yet."""
     kept: bool = False
-    """Whether the decision will be kept because it was asked for, by the client or for its session."""
+    """Whether the decision will be kept because the client, or a person for its session, asked for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +265,9 @@ class Scheduler(Protocol):
         """Uncached prompt tokens per second of an instance or of all: measured, else recalled, else declared."""
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Seconds of an output token after the first, as one request gets it there; unknown before any was seen."""
+        """Seconds per output token after the first, as one request sees it on that instance; unknown before any was
+        observed.
+        """
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are
@@ -292,13 +294,13 @@ class Scheduler(Protocol):
         """
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Earlier observations of one target that hold for the present table: each is used until its figure is
-        measured here. None: there are none.
+        """Earlier observations of one target, valid for the current table. Each is used until its figure is measured
+        here. None: there are no observations.
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """What this router did before a restart and the API may not have answered, oldest first; after the last
-        known bindings were applied.
+        """Changes that this router made before a restart and that the API may not have answered, oldest first. Call it
+        after the last known bindings were applied.
         """
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
@@ -315,8 +317,8 @@ class Scheduler(Protocol):
         """
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """The work of the other routers that decide for themselves: replaces the share before, and is dropped when it
-        is old. A router that asks another ignores it.
+        """The work of the other routers that decide for themselves. It replaces the previous share and is dropped once
+        it is old. A router that asks another one ignores it.
         """
 
     def give_up(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:

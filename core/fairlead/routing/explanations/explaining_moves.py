@@ -1,4 +1,4 @@
-"""Session migrations and re-routes in sentences: what moved, what was promised, and whether it came true."""
+"""Session migrations and re-routes in sentences: what moved, the predicted gain, and the actual one."""
 
 from typing import Protocol
 

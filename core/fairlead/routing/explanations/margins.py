@@ -58,7 +58,7 @@ def margin_of(decision: WeighedDecision) -> Margin | None:
 
 
 def _by_score(decision: WeighedDecision) -> Margin | None:
-    """A rule that compares nothing: the score beside it, with the best of the others."""
+    """The margin for a rule that compares nothing: the candidate's score against the best of the others."""
     total, chosen = term_of(decision, TOTAL), candidate(decision, decision.target)
     if total is None or chosen is None or chosen.total is None:
         return None

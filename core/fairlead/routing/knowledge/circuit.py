@@ -50,9 +50,9 @@ class Circuit:
         return self._open and self._probe == request_id
 
     def dispatched(self, request_id: str, now: float) -> None:
-        """A request was sent: in a half-open circuit it is the probe, and no other goes until its verdict.
+        """A request was sent: in a half-open circuit it is the probe, and no other request is sent until its outcome.
 
-        What is sent before the backoff is over, as every other circuit is open too, probes nothing.
+        A request that is sent before the backoff ends, because all other circuits are open too, is not a probe.
         """
         if self._open and self.broken_until <= now:
             self._probe = request_id

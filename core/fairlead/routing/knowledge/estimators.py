@@ -218,7 +218,7 @@ class PrefillTimes:
         return self.speeds.tokens_per_second is not None or self.whole.tokens_per_second is not None
 
     def recall(self, figure: Figure, now: float) -> None:
-        """Go by this figure, which was observed before, until the speed is measured; by none if it is unknown."""
+        """Use this earlier figure until the speed is measured here; drop an earlier one if it is unknown."""
         self.recalled.take(figure, now)
         self._go_by_best()
 
@@ -261,11 +261,11 @@ class PrefillTimes:
         return best(self.measured(now), self.recalled.figure(now), declared(self._declared))
 
     def measured(self, now: float) -> Figure:
-        """The speed of all as it was measured here; unknown before."""
+        """The speed measured over all instances; unknown before."""
         return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
+        """Seconds per prefilled token, and the errors of whole prefills: for an instance, or for all."""
         report = self._observed.of(instance).report(self.form, self.fitted or self.observed_speed is not None)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
@@ -349,8 +349,8 @@ class DecodeTimes:
         return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
 
     def recall(self, coefficients: tuple[float, ...], age_seconds: float, now: float) -> None:
-        """Begin with these coefficients, which were observed before; what is observed here moves them, and soon takes
-        their place. Nothing happens where enough was observed already.
+        """Start with these coefficients from earlier observations; new observations soon replace them. Does nothing if
+        enough was observed already.
         """
         if not self._is_modelled and not self.is_measured:
             self._recalled_at = now - age_seconds
@@ -412,14 +412,14 @@ class DecodeTimes:
         self._went_by, self._stepped = _Mean(), _Mean()
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """What a decoded token takes as requests see it, and the error of whole answers by the mean of all: of an
-        instance, or of all.
+        """Seconds per decoded token as requests see them, and the error of whole answers by the overall mean: for an
+        instance, or for all.
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Seconds of an output token after the first, as one request gets it on one instance, or on any."""
+        """Seconds per output token after the first, as a request sees it on one instance, or on any."""
         return self._observed.of(instance).figure(now)
 
     def forget(self, instance: str) -> None:

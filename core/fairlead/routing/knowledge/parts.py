@@ -49,7 +49,7 @@ def part_of(router: str, routers: Sequence[str], instances: Sequence[str]) -> fr
 
 
 def seed_of(instance: str) -> int:
-    """What an instance's hashes begin with."""
+    """The seed of an instance's hashes."""
     return xxh3_64_intdigest(instance.encode())
 
 

@@ -266,7 +266,7 @@ class EngineProgress:
         return max(allowed, self._least_seconds if self._runs else UNMEASURED_SECONDS)
 
     def _stall(self, now: float, *, certain: bool) -> None:
-        """Something that waited for it has come to nothing; whether it certainly had reached it."""
+        """A request that waited for the engine has failed. Returns whether it had certainly reached the engine."""
         if certain and self._certain_at is None:
             self._certain_at = now
         if self._stalled_at is None:
@@ -279,7 +279,9 @@ class EngineProgress:
         self._trial_at = now + self._trial_seconds
 
     def _unasked(self, now: float) -> Life:
-        """Nothing waits for it. What stalled is still stalled, but whether it is cannot be seen any more."""
+        """Nothing waits for the engine. If it stalled it counts as stalled still, but its state can no longer be
+        observed.
+        """
         if self._stalled_at is None:
             return Life.IDLE
         self.on_trial = self.on_trial or now >= self._trial_at

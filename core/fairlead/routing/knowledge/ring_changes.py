@@ -1,5 +1,5 @@
 """What a change of a pool's instances moves on the hash ring: which share of the keys changes owner, and how many bound
-sessions go with them. To show and to plan by, not to route by.
+sessions go with them. For display and planning, not for routing.
 """
 
 from collections import defaultdict

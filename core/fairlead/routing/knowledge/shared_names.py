@@ -146,7 +146,7 @@ class SharedNames:
 
 
 def _goes_on(use: _Use, beginning: int, blocks: Sequence[int]) -> bool:
-    """Whether a prompt goes on from the longest one in flight, as the next turn of a conversation does."""
+    """Whether a prompt continues the longest one in flight, as the next turn of a conversation does."""
     depth = use.depth
     if not use.in_flight or not depth or len(blocks) <= depth or beginning != use.longest:
         return False

@@ -160,7 +160,7 @@ class TrackedRequest:
 
     @property
     def input_tokens(self) -> int:
-        """What its instance computes before it can give a token: the prompt, and what was given of the answer."""
+        """Tokens that its instance computes before it can give a token: the prompt, and the answer so far."""
         return self.request.prompt_tokens + self.carried_tokens
 
     @property

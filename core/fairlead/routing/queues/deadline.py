@@ -117,7 +117,7 @@ class DeadlineQueue:
         return request_id in self._late.requests or request_id in self._able
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Let a request wait; whether it is late is found out by the next look."""
+        """Put a request into the queue; the next look finds out whether it is late."""
         self._able[tracked.request.id] = tracked
         if self._turns is not None:
             self._turns.waits(tracked)
@@ -200,7 +200,7 @@ class DeadlineQueue:
         return None if chosen is None else self._taken(chosen, now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order they would be sent if none came: the planned by deadline,
+        """The requests in about the order in which they would be sent if no more arrived: the planned by deadline,
         those left out, the late.
         """
         planned, left_out = self._plan(now)
@@ -281,7 +281,7 @@ class DeadlineQueue:
         return [one for one in requests if one.place not in out], [one for one in requests if one.place in out]
 
     def _taken(self, tracked: TrackedRequest, now: float) -> TrackedRequest:
-        """Out of the queue, to be sent at once: the rest for it is owed now."""
+        """Remove the request from the queue, to be sent at once: its rest is owed from now on."""
         self._load.owe_rest(self._rest_seconds(self._seconds(tracked)), now)
         if self._turns is None:
             self.remove(tracked.request.id)

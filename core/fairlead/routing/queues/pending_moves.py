@@ -1,4 +1,4 @@
-"""Moves of sessions that are decided: why, and those that are not made yet."""
+"""Decided moves of sessions: their reasons, and those that have not been made yet."""
 
 from fairlead.reports.moves import MoveCause
 from fairlead.values import value

@@ -21,7 +21,7 @@ from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Asking:
-    """What a front does: it asks another router. `decider` is None while this router decides for itself."""
+    """The front's side: it asks another router. `decider` is None while this router decides for itself."""
 
     def __init__(self, state: SchedulerState, waiting: Waiting, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state

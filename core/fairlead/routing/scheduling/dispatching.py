@@ -88,7 +88,7 @@ class Dispatching:
                 queue.add(tracked)
 
     def _held_soon(self, tracked: TrackedRequest) -> int:
-        """Tokens of a queued prompt that what is computed ahead of it will leave in the cache."""
+        """Tokens of a queued prompt that will be in the cache once the prompts ahead of it are computed."""
         state, request = self._state, tracked.request
         ahead = (state.requests[one].request.blocks for one in state.loads[tracked.instance].in_flight)
         shared = max((shared_blocks(request.blocks, blocks) for blocks in ahead), default=0)

@@ -103,7 +103,7 @@ class HeldRequests:
             yield tracked
 
     def demand(self) -> HeldDemand:
-        """What is held, as demand on the pool."""
+        """The held requests, as demand on the pool."""
         return HeldDemand(requests=len(self._requests), prompt_tokens=self._prompt_tokens, body_bytes=self._body_bytes)
 
 

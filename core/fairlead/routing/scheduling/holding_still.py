@@ -37,7 +37,7 @@ def at_home(
 def _weighing(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None
 ) -> Weighing:
-    """What the policy weighed, with the home first."""
+    """The policy's comparison, with the home first."""
     weighed, view = decision.weigh(), state.view
     listed = next((one for one in weighed.candidates if one.instance == home), None)
     if listed is None:

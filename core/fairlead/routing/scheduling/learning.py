@@ -1,4 +1,4 @@
-"""Learning: what a finished prefill or decode teaches the estimators of its pool, and when that is forgotten."""
+"""Learning: what the estimators of a pool learn from finished prefills and decodes, and when they forget it."""
 
 from fairlead.capabilities import UNKNOWN
 from fairlead.reports.engines import EngineMemory

@@ -201,8 +201,8 @@ class Placing:
         return overtaking is not None and waiting - overtaking.at(instance).requests < limit
 
     def _weighing(self, request: RoutingRequest, decision: Decision, instance: str) -> Weighing:
-        """What the policy weighed; when its choice had no room, what that means for `instance`, which
-        takes the request instead.
+        """The policy's comparison. If its choice had no room, it is adapted to `instance`, which takes the request
+        instead.
         """
         weighed = decision.weigh()
         if instance == decision.instance:

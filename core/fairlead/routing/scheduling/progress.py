@@ -68,7 +68,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _resumed(self, tracked: TrackedRequest, since: float, now: float) -> None:
-        """Its answer, which had broken off, goes on."""
+        """Its answer, which had broken off, continues."""
         tracked.resuming_since = None
         *before, last = tracked.continuations
         tracked.continuations = (*before, replace(last, gap_seconds=now - since))

@@ -216,7 +216,9 @@ class Retrying:
         return next(iter(found), None)
 
     def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
-        """What prefill instances fail alike, a decode instance that computes all of it may serve."""
+        """Whether it would fail everywhere. A request that prefill instances fail alike may still be served by a decode
+        instance that computes all of it.
+        """
         load = self._state.loads.get(failed_instance)
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 

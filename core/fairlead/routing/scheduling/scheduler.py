@@ -293,26 +293,26 @@ class PoolScheduler:
         return sum(state.bindings.apply(binding, now, lost) for binding in bindings)
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
-        """What its instances are believed to hold; see the protocol."""
+        """What its instances are assumed to hold; see the protocol."""
         return prefix_memories.keep(self._state.prefixes, self._state.table, self._state.loads, now)
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """Take up what an earlier process believed; see the protocol."""
+        """Restore what an earlier process knew; see the protocol."""
         return prefix_memories.recall(self._state.prefixes, self._state.table, self._state.loads, memories, now)
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """What was measured here of its engines; see the protocol."""
+        """What was measured here on its engines; see the protocol."""
         state = self._state
         speed, step = state.prefill_times.measured(now), state.decode_times.figure(now)
         known = EngineCapability(prefill_tokens_per_second=speed, decode_step_seconds=step)
         return engine_memories.keep(state.table, known, state.decode_times.coefficients, now)
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Use what was observed before; see the protocol."""
+        """Use earlier observations; see the protocol."""
         recall_engines(self._state, memory, now)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """Take back what this router did before it was restarted."""
+        """Restore the changes that this router made before it was restarted."""
         for change in changes:
             self._state.bindings.recall(change, now)
 

@@ -184,7 +184,7 @@ class SchedulerState:
         self.accounting.unplace(tracked)
 
     def end(self, tracked: TrackedRequest) -> None:
-        """Out of whatever list, queue and counter it is in, and forgotten."""
+        """Remove the request from every list, queue and counter, and forget it."""
         queue = self.queues.get(tracked.instance)
         if queue is not None:
             queue.remove(tracked.request.id)

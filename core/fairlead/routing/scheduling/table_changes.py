@@ -58,7 +58,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
 
 
 def _order(table: RoutingTable) -> tuple[object, ...]:
-    """What the queues' order follows, besides the policy's parameters."""
+    """What determines the queues' order, besides the policy's parameters."""
     return table.slo, table.early_rejection.mode, table.priority_classes, table.routing.fairness
 
 

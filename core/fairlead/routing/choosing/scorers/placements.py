@@ -14,7 +14,7 @@ NEUTRAL = 0.5
 
 
 def home_place(seen: Considered) -> int | None:
-    """Where the home of the request's session stands among the considered; None if it has none there."""
+    """The index of the session's home among the considered instances; None if it has no home there."""
     session = seen.request.session
     home = None if session is None else seen.view.binding(session)
     if home is None or home.instance is None:
