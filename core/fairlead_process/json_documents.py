@@ -56,7 +56,7 @@ def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
 
 
 def too_deep(deepest: int = DEEPEST) -> str:
-    """What is wrong with a document that nests too deeply."""
+    """The fault of a document that nests too deeply, in words."""
     return f"it is nested deeper than {deepest} levels"
 
 

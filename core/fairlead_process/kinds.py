@@ -1,4 +1,4 @@
-"""The kinds of value an environment variable may hold: how its text is read, and how a message asks for it."""
+"""The kinds of values that an environment variable may hold: how each is read, and how a message asks for it."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Kind(Protocol[T_co]):
     def secret(self) -> bool: ...
 
     def parse(self, text: str) -> T_co:
-        """The value of `text`. Raises ValueError, or InvalidInput where `wanted` is not enough of a remedy."""
+        """The value of `text`. Raises ValueError, or InvalidInput if `wanted` alone would not say what to write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,7 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write to disk what instances are believed to hold, what was observed of engines, and how many routers are
+        """Write to disk what instances are assumed to hold, what was observed of engines, and how many routers are
         live. A restarted router reads it.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
@@ -268,7 +268,7 @@ class Router:
             self.upstream.close_idle()
 
     async def let_go(self, server: GatewayServer, listener: socket.socket) -> None:
-        """Let clients and proxies find another router, and let their requests end, also those that wait; then `drain`.
+        """Let clients and proxies find another router, and let requests end, including waiting ones; then `drain`.
 
         They have half of `timeouts.shutdown` seconds before `drain`.
         """

@@ -175,7 +175,7 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Ends one; nothing if it is not kept. Raises NotFound for the pool."""
+        """Stops keeping a session's decisions; does nothing if they are not kept. Raises NotFound for the pool."""
 
         async def work(connection: AsyncConnection) -> None:
             number = await _locked(connection, pool)

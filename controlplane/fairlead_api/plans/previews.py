@@ -1,4 +1,4 @@
-"""Previews of changes: what a change would make of an object, tried at the API server and kept as an open plan."""
+"""Previews of changes: the object as a change would make it, tried at the API server and kept as an open plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -184,7 +184,9 @@ def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, An
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Path and value of a patch's change; those of the first part with several values. A list is not repeated."""
+    """Path and value of a patch's change. If a part has several values, its path and all of them. A list is not
+    repeated.
+    """
     path = path.strip(".")
     if len(change) != 1:
         return path, str(dict(change))

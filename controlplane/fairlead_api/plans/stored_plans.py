@@ -120,7 +120,9 @@ class PlanStore(Protocol):
         """
 
     async def spec_of(self, pool: PoolKey, revision: int) -> Mapping[str, Any]:
-        """The spec of the pool's revision of this number. Raises NotFound, InvalidInput for one that there is not."""
+        """The spec of the pool's revision with this number. Raises NotFound, InvalidInput for a number without a
+        revision.
+        """
 
     async def supersede(self, plan_id: str) -> None:
         """Marks an open plan superseded."""

@@ -32,7 +32,7 @@ _QUANTITIES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLine:
-    """What a decode step takes at any load: `LearntFigure.line`, last observed `at` this Unix time."""
+    """The time of a decode step at any load: `LearntFigure.line`, last observed `at` this Unix time."""
 
     coefficients: tuple[float, float, float]
     at: float
@@ -103,7 +103,7 @@ def _figure(one: LearntOfEngines) -> Figure:
 def remembering(
     now_measured: EngineCapability, before: Remembered | None, kind: str, now: float, line: DecodeLine | None = None
 ) -> Remembered | None:
-    """What to remember of both; None if engines of this kind were never measured."""
+    """The capability to remember from both; None if engines of this kind were never measured."""
     found = joined(now_measured, still_known(before, kind, now))
     if found == NOTHING_KNOWN:
         return None
@@ -144,7 +144,7 @@ def memory_of(observed: EngineCapability, table: RoutingTable, now: float, line:
 
 
 def fitted(fit: EngineFit, now: datetime) -> EngineCapability:
-    """What the engine model does that was fitted to the pool's requests."""
+    """The speed of the engine model that was fitted to the pool's requests."""
     age = max(0.0, (now - fit.fitted_at).total_seconds())
     known = Figure(value=fit.costs.prefill_tokens_per_second(), source=Source.FITTED, samples=fit.fitted, age_seconds=age)
     return EngineCapability(prefill_tokens_per_second=known, decode_step_seconds=replace(known, value=fit.costs.decode_step_seconds()))

@@ -1,4 +1,4 @@
-"""Takes the states that the operator reports: finds which are new, which tables mean the same to routers, and what is
+"""Takes the states that the operator reports. Finds which states are new, which changes concern routers, and what is
 ready.
 """
 

@@ -66,7 +66,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
     dropped: Counter[str] = Counter()
 
     def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None], oldest: float | None = None) -> tuple[Row, ...]:
-        """The rows that have no fault and a place; those not older than `oldest` seconds keep theirs."""
+        """The rows that have no fault and a place. Rows not older than `oldest` seconds keep their time."""
         if oldest is not None and shift == 0.0 and _all_stored(rows, now - oldest, now + CLOCK_TOLERANCE_SECONDS):
             return rows
         good: list[Row] = []

@@ -171,10 +171,10 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
 
 
 def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
-    """Tokens per second of an instance while it has any to compute. With little work, the figure is rough, but then
+    """Tokens per second of an instance while it has any to compute. With little work the figure is rough, but then
     little depends on it.
 
-    The times of several routers may overlap, so an instance cannot have been busy for longer than the window.
+    The times of several routers may overlap, so the busy time is bounded by the window.
     """
     seconds = sum(min(float(WINDOW_SECONDS), one.prefilling_seconds) for one in samples)
     tokens = sum(one.prefilled_tokens for one in samples)

@@ -98,7 +98,7 @@ class SeriesStore(Protocol):
         """The newest figure of a model in each step, by router."""
 
     async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
-        """What happened."""
+        """The events."""
 
 
 class SeriesReading:

@@ -139,7 +139,9 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_INSTANCE}/figures", InstanceFigures, viewer, get_instance_figures, InstanceFigures, lambda found: [found])
 
     async def get_figures_by_instance(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """What each instance of a pool did over a range: those that had a part in it, also gone ones."""
+        """The figures of each instance of a pool over a range; instances that existed only for a part of it are
+        included.
+        """
         return lambda sight: figures.by_instance(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/instance-figures", FiguresByInstance, viewer, get_figures_by_instance, InstanceRow, instance_rows)

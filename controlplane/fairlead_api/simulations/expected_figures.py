@@ -94,7 +94,9 @@ def figures_of(found: Trialled) -> list[ExpectedFigure]:
 
 
 def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str | None:
-    """Why the simulated pool as it is is not like the real one by its share in time of those served; None if it is."""
+    """Why the simulated pool, without a change, differs too much from the real one in the share of served requests in
+    time; None if it does not.
+    """
     in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in as_it_is]
     found = _Found(quantity=Quantity.ATTAINMENT, before=in_time, after=(), at_rates=())
     return _unlike(found, fmean(in_time), recorded.attainment, "in time")

@@ -53,18 +53,18 @@ class KindFacts:
 
     role: AccessRole
     takes: tuple[str, ...] = ("fields",)
-    """What a request of this kind may say."""
+    """The fields that a request of this kind may have."""
     needs: int = 1
-    """How many of these, from the first, it must say."""
+    """How many of these fields, from the first on, it must have."""
     remedies: Mapping[str, str] = field(default_factory=dict)
-    """What to do about one that is missing, if its name does not say it."""
+    """The remedy for a missing field, if its name does not say it."""
     section: str = ""
     """The section of the pool's spec that `fields` changes; empty = no section."""
     inputs: tuple[Input, ...] = ()
     more_fields: tuple[str, ...] = ()
     """Fields of the section that may be changed, but not by forms."""
     says: Mapping[str, Any] = field(default_factory=dict)
-    """What its form says in `fields` besides its inputs."""
+    """Values that its form adds to `fields`, besides its inputs."""
     title: str = ""
     has_button: bool = False
     """The pool's page has a button for it in place of a form."""
@@ -78,9 +78,9 @@ class KindFacts:
     file_refusal: str = ""
     """Why it is impossible for the engines of a file; empty = it is possible."""
     pods_refusal: str = ""
-    """Why it is impossible where instances are pods; empty = it is possible."""
+    """Why it is impossible if instances are pods; empty = it is possible."""
     workload_refusal: str = ""
-    """Why it is impossible for pods that a workload makes and ends; empty = it is possible."""
+    """Why it is impossible for pods that a workload starts and ends; empty = it is possible."""
     for_scale_targets: bool = False
     """Exception: it is possible if the pool scales that workload."""
     example: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""Why an instance was loaded as it was in a stretch of time: its figures beside the others', who sent, what moved."""
+"""Why an instance was loaded as it was in a stretch of time: its figures beside those of the others, the senders, and
+the sessions that moved.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,7 +31,7 @@ class WindowFigure:
 
     @property
     def compared(self) -> float | None:
-        """What `before` and `others` are compared with here."""
+        """The figure that `before` and `others` are compared with."""
         return self.mean if self.metric in GOOD_WHEN_HIGH else self.maximum
 
 

@@ -49,7 +49,8 @@ class PlanEffect:
     sessions_lost: int = 0
     prediction_basis: str | None = None
     for_admins: bool = False
-    """Changes a schedule that sets SLO, early rejection or the ratio, before or after: that needs an admin as those do.
+    """Whether it changes a schedule that sets SLO, early rejection or the ratio, before or after: such a change needs
+    an admin, as changing those directly does.
     """
 
 

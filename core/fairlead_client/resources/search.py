@@ -1,4 +1,4 @@
-"""Search: what has a given part of a name in it, of every kind that has a page."""
+"""Search: objects of every kind with a page whose name contains the given text."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SearchKind(StrEnum):
-    """What was found; a request is found by the decision that routed it."""
+    """The kind of a hit; a request is found by the decision that routed it."""
 
     POOL = "pool"
     INSTANCE = "instance"

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a series is of."""
+    """The subject of a series."""
 
     FLEET = "fleet"
     POOL = "pool"
@@ -22,7 +22,7 @@ class Drawn(StrEnum):
     STEPS = "steps"
     """A value holds until the next one; None before the first known value."""
     POINTS = "points"
-    """Known at moments; the steps between them have none."""
+    """Known at single moments; the steps between them have no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Series:
 
 
 class AnnotationKind(StrEnum):
-    """What happened."""
+    """The kind of an event."""
 
     SCALED = "scaled"
     """The desired number of instances changed."""
@@ -80,7 +80,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """What happened from `start` to `end`, oldest first; only the newest of a kind where `complete` is False."""
+    """The events from `start` to `end`, oldest first. If not `complete`, only the newest of a kind are listed."""
 
     start: datetime
     end: datetime

@@ -150,7 +150,7 @@ class Revisions:
 
 
 def _as_in(document: Mapping[str, Any], data: Mapping[str, Any]) -> PoolSpec | None:
-    """The spec of a document with engine and templates of a revision; None when it is not valid with them."""
+    """The spec of a document with engine and templates of a revision; None if the result is not valid."""
     try:
         return parse_spec(rolled_back(document, data))
     except InvalidInput:

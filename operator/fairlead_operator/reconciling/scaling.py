@@ -204,6 +204,6 @@ def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
 
 
 def _left(compared_at: float | None, period_seconds: float, now: float) -> float:
-    """The rest of the period; infinite when it is over, since then nothing is measured that could be compared."""
+    """The rest of the period; infinite once it is over, because nothing that could be compared is measured after it."""
     left = inf if compared_at is None else compared_at + period_seconds - now
     return left if left > 0 else inf

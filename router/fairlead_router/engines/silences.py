@@ -28,9 +28,9 @@ class Stall(NamedTuple):
 
 
 class Silences:
-    """Keyed by address: since when each engine has answered nothing, how many requests it says that it runs, and
+    """Keyed by address: since when each engine has answered nothing, how many requests it reports as running, and
     whether it is stalled. An engine answers if it serves its metrics, which a working engine does while it computes, or
-    sends anything of a request.
+    sends any part of an answer.
 
     Times are those of `awake`, which stands still while this process does.
     """

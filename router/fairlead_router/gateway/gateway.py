@@ -317,7 +317,7 @@ class Gateway:
 
 
 def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
-    """The id that a client gives its request, "" if it gives none, and whether it wants the decision kept."""
+    """The id that a client gives its request, "" without one, and whether the client wants the decision kept."""
     given, explains = "", False
     for name, value in headers:
         if name == b"x-request-id":

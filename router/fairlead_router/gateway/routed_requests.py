@@ -121,7 +121,7 @@ class RoutedRequests:
         self._trusted = trusted
 
     def pool_for(self, model: str | None, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
-        """The pool for a request, of those that `opens` or else its key opens. Raises BadRequest 404, also for a pool
+        """The pool for a request, among `opens` or else the pools of its key. Raises BadRequest 404, also for a pool
         that its key does not open.
         """
         try:

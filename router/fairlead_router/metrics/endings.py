@@ -49,7 +49,7 @@ class Outcome(Enum):
 
 
 class Consequences(NamedTuple):
-    """What follows from an ending. `when`, `slo` and `answered` are for people."""
+    """The consequences of an ending. `when`, `slo` and `answered` are for people."""
 
     when: str
     charged: Charged

@@ -39,7 +39,7 @@ class Distribution:
 
 
 class ClassCounters:
-    """What happened to the requests of one priority class."""
+    """Counters of the requests of one priority class."""
 
     __slots__ = ("refused", "submitted", "ttft")
 
@@ -50,7 +50,7 @@ class ClassCounters:
 
 
 class PoolCounters:
-    """What happened in one pool since the router started."""
+    """Counters of one pool since the router started."""
 
     __slots__ = (
         "beliefs",

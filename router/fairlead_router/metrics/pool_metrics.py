@@ -255,7 +255,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
 
 
 class TrainingCounters:
-    """What happened between a router and its trainer since the router started."""
+    """Counters between a router and its trainer since the router started."""
 
     __slots__ = ("refused", "rounds", "trainers_lost")
 

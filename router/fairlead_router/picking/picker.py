@@ -354,8 +354,8 @@ class Picker:
         return verdict
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
-        """The choice, then as many fallbacks as may be named, of those that still accept and serve the name. A proxy
-        says the same rank to each, so they must have the same ranks.
+        """The chosen endpoint, then as many fallbacks as allowed, among those that still accept requests and serve the
+        name. A proxy names the same rank to each endpoint, so they must all have that rank.
         """
         endpoints, ranks = [dispatch.address], pool.ranks(instance_of(dispatch.instance))
         lacking = pool.choice.names.lacking(name, self.now()) if pool.choice.names else ()

@@ -331,7 +331,7 @@ class PoolAccount:
             self.deliver(self._scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
-        """The request has waited for as long as it may: refuse it, if it still waits."""
+        """The request has waited as long as it may: refuse it if it still waits."""
         if not ticket.ended:
             self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
 
@@ -411,7 +411,7 @@ class KeptRows:
         self.until = inf
 
     def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
-        """Keep the sent requests, not the queued ones: the other router queues those."""
+        """Keep the counts of sent requests, not of queued ones: the other router queues those."""
         for row in rows:
             sent = row.in_flight - row.waiting
             if sent > (self._rows[row.instance].in_flight if row.instance in self._rows else 0):

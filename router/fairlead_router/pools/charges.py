@@ -1,4 +1,4 @@
-"""What requests cost their key: reserved when a request is routed, settled when it ends."""
+"""The charges of requests to their key: reserved when a request is routed, settled when it ends."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class KeyLimits:
         return min(expected, most or expected, per_minute)
 
     def spend(self, tokens: int, promised: int, now: float) -> None:
-        """Take tokens unasked, or give back a negative number; `promised` changes what is reserved for answers."""
+        """Take tokens without asking, or give back a negative number; `promised` changes what is reserved
+        for answers.
+        """
         if self._tokens is not None:
             self._promised += promised
             self._tokens.take(tokens, now)

@@ -146,7 +146,7 @@ class KnownEngines:
         return True
 
     def found(self, instance: str, trouble: EngineTrouble, words: str | None) -> None:
-        """An instance has this trouble, in these words; None: it has not."""
+        """Record that an instance has this trouble, in these words; None: it does not have it."""
         if words is not None:
             self.troubles[instance][trouble] = words
         elif instance in self.troubles:
@@ -212,7 +212,7 @@ class RecalledEngines:
         return self.take(replace(memory, known=known), table, now)
 
     def of_instance(self, table: RoutingTable, now: float) -> EngineMemory | None:
-        """What still holds for the engines of this table; None if nothing does."""
+        """The earlier measurements that still hold for the engines of this table; None if none does."""
         self._memory = None if self._memory is None else believed(self._memory, table, now)
         return self._memory
 

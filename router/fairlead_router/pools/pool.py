@@ -124,7 +124,7 @@ class Pool:
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
-        """The target of an instance that a request goes to with this rank, or with none."""
+        """The target for a request to an instance with this rank, or without one."""
         known = self.ranks(instance)
         return target_of(instance, rank if rank in known else next(iter(known), None))
 
@@ -144,7 +144,7 @@ class Pool:
     # ── what was observed before ──
 
     def recall_engines(self, memory: EngineMemory, now: float) -> None:
-        """Use what was observed of the pool's instances before, each figure until it is measured here."""
+        """Use earlier observations of the pool's instances, each figure until it is measured here."""
         self.recalled.take(memory, self._counted(), now)
         self._go_by_recalled(now)
 
@@ -170,7 +170,7 @@ class Pool:
     # ── what is learned ──
 
     def _recount(self, now: float) -> None:
-        """Use what was learned. Requests in flight keep the counts that they arrived with."""
+        """Use the learned token sizes. Requests in flight keep the counts that they arrived with."""
         self.account.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
         self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
 

@@ -201,8 +201,8 @@ class Pools:
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Give schedulers the API's bindings, and those of this router's changes that `lost` against them. Ignores
-        bindings of unknown pools.
+        """Pass the API's bindings to the schedulers, with the ids of this router's changes that `lost` against them.
+        Ignores bindings of unknown pools.
         """
         by_pool: dict[str, list[Binding]] = {}
         for binding in bindings:

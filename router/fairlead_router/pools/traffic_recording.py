@@ -38,7 +38,7 @@ class Served(NamedTuple):
 
 
 class Ended(Protocol):
-    """A request that has ended, with its engine's report of it."""
+    """A request that has ended, with its engine's report about it."""
 
     @property
     def request(self) -> RoutingRequest: ...

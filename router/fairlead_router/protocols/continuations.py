@@ -72,7 +72,9 @@ class Unlike(StrEnum):
     SEED = "seed"
     """The client gave a seed for sampling, whose state is lost."""
     PENALTIES = "penalties"
-    """What was given before counts as prompt, not as output, which presence and frequency penalties look at."""
+    """The earlier part of the answer counts as prompt, not as output, which presence and frequency
+    penalties look at.
+    """
 
 
 @value
@@ -88,7 +90,7 @@ class Rest:
     given_tokens: int
     exact: bool
     only_end: bool = False
-    """The client has had as many tokens as it allows: only the answer's end is missing."""
+    """The client has already had the maximum number of tokens: only the end of the answer is missing."""
 
 
 _LIMITS = {
@@ -239,7 +241,7 @@ def rest(
 
 
 def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[dict[str, Any], bool]:
-    """The limits of an answer without what was given of it, and whether nothing is left."""
+    """The answer's limits less what the client has had, and whether nothing is left."""
     changes: dict[str, Any] = {}
     limits = [field for field in _LIMITS[dialect] if document.get(field) is not None]
     left = [_number(document[field]) - given_tokens for field in limits]

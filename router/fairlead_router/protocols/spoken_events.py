@@ -87,7 +87,7 @@ class Spoken:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it has content, or a reason to end without."""
+        """Whether it has content, or a reason to end without content."""
         return self.started or bool(self.closed)
 
     def hear(self, name: bytes, document: Any) -> None:
@@ -107,7 +107,7 @@ class Spoken:
             self.told_at = self.deltas
 
     def _hear_chunk(self, document: dict[str, Any]) -> None:
-        """A chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
+        """Read a chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
         choices = document.get("choices")
         if choices and isinstance(choices, list):
             has_content = False

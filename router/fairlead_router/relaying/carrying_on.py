@@ -249,8 +249,8 @@ def _document(body: bytes) -> dict[str, Any] | None:
 
 
 def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str) -> bytes:
-    """How the client's stream ends if its answer does not go on: with the engine's own event where there is one. An
-    engine that refuses to go on changes nothing about how the answer broke off.
+    """How the client's stream ends if its answer is not continued: with the engine's own event if there is one. A
+    refusal to continue changes nothing about how the answer broke off.
     """
     if call.rest is None and reader.failure is not None:
         return reader.withheld  # empty where the client has had it

@@ -241,6 +241,6 @@ class RestPassage:
 
 
 def answer_failed(connection: UpstreamConnection, failure: Failure, instance: str = "") -> UpstreamFailure:
-    """The failure of an engine whose status was one of success."""
+    """The failure in an answer that began with a success status."""
     words = f"{instance or connection.address} answered {connection.status}, but no answer: {failure.message}"
     return failure_of_answer(connection, ANSWER, words, failure.status)

@@ -1,4 +1,4 @@
-"""What a pool's engines can do, as the database knows it."""
+"""The engines' capability as stored in the database."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -114,7 +114,7 @@ def _instance_counts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _bounds(connection: AsyncConnection, pool: int, where: Covered, now: datetime) -> dict[str, Any]:
-    """The range of a pool's instances, and until when it is rolled up."""
+    """The range of a pool's instances, and the time up to which it is rolled up."""
     behind, end = (await complete_until(connection, [pool], now)).get(pool), min(where.end, now)
     return {"start": where.start, "end": end, "complete_until": behind if behind and behind < end else None}
 
