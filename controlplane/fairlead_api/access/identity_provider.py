@@ -77,7 +77,7 @@ _log = logging.getLogger(__name__)
 METADATA_SECONDS = 600.0
 TIMEOUT_SECONDS = 10.0
 AGAIN_SECONDS = 10
-"""Pause before a new try is worthwhile."""
+"""Seconds to wait before the next try."""
 
 MOST_GROUPS = 1000
 LONGEST_NAME = 200

@@ -33,7 +33,7 @@ class _Words:
         self._pool = pool
 
     def tell(self, word: Word, now: float) -> None:
-        """Send it."""
+        """Send a message to the decider."""
         self._connection.say(self._pool, bounded(word))
 
 

@@ -31,7 +31,7 @@ class Belief:
         self.predicted_tokens = 0
         self.reported_tokens = 0
         self.difference_tokens = 0
-        """The sum over requests of the absolute difference."""
+        """The absolute difference between predicted and reported tokens, summed over all requests."""
 
     def compare(self, predicted_tokens: int, reported_tokens: int) -> None:
         """Count one more request."""

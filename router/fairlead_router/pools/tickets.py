@@ -53,7 +53,7 @@ class Ticket:
         None if there was no answer to know them from.
         """
         self.when_decided: Callable[[], None] | None = None
-        """Called with the decision, where no task waits for it. It must ask nothing of the pool."""
+        """Called when the request is decided, if no task waits for that. It must not call the pool."""
         self._waiter: asyncio.Future[None] | None = None
 
     @property

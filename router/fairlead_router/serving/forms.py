@@ -33,7 +33,9 @@ class PassingForm:
         self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
         self._held = bytearray()
         self._place = 0
-        """Offset of the boundary before the headers that are read next; in content, of the part not searched yet."""
+        """Between parts: the offset of the boundary before the next headers. Within a part: the offset up to which its
+        content was searched.
+        """
         self._content: int | None = None
         """Offset of the content of the part that is read, None between parts."""
         self._names_model = False

@@ -51,7 +51,7 @@ def reads_of(header: str | None) -> Reads | None:
 
 
 def slimmed(event: bytes, reads: Reads | None) -> bytes:
-    """The event with as many items, which have only the fields that are read; whole where it is not known what is."""
+    """The event with all its items, but only the fields that the page reads; unchanged if those are not known."""
     if reads is None:
         return event
     return _with(event, reads.get(value_of(event, b"event"), frozenset()))

@@ -26,7 +26,7 @@ TRIGGERS = {
     BindingReason.IDLE_INSTANCE: "by estimates it would have been refused, and an idle instance took it",
     BindingReason.RING_CHANGE: "instances joined or left, and its place on the ring changed",
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",
-    BindingReason.OFF_RING: "it was not on an instance that its prefix belongs to, and went to one",
+    BindingReason.OFF_RING: "it had been placed away from the instances that its prefix belongs to, and went back to one",
     BindingReason.NO_ROOM: "where its session was to move there was no room for its context any more, so both stay where the session is",
     BindingReason.SESSION_MOVED: "its session had moved with another request meanwhile, and it followed",
     BindingReason.OPERATOR: "a person asked for it",

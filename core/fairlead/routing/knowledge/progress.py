@@ -30,7 +30,7 @@ TIMES_LONGEST = 4.0
 PLAUSIBLE_STEP_SECONDS = 15.0
 """Longer steps count as this long, so that an engine that hung once cannot hang longer unnoticed."""
 UNMEASURED_SECONDS = 60.0
-"""Allowed while steps are not known, and to an engine that says it runs nothing."""
+"""Time allowed to an engine whose step times are not known yet, or that reports no running requests."""
 LIKE = 1.25
 """A prefill up to this many times as long as a finished one takes steps of the same length."""
 MOST_PREFILL_SECONDS = 300.0

@@ -36,8 +36,8 @@ MOST_SECONDS = 3600.0
 MOST_TOKENS = 10_000_000
 """Nor one of more tokens, whatever its engine says."""
 LEAST_ERROR = 0.05
-"""The least error assumed for an answer: otherwise equal answers, whose time any split into prompt and steps fits,
-would seem to determine a speed without error."""
+"""The least error assumed for an answer. Without it, answers that are all alike would seem to determine the speed
+exactly, although any split of their time into prompt and steps fits them."""
 ERRORS_P90 = 1.28
 """Standard errors from the middle of a normal distribution to its 90th percentile."""
 
