@@ -219,7 +219,7 @@ class ModelledFacts:
 
     `PoolSpec.facts` leaves the defaults, which mean that nothing is known. In a real pool routers learn decode step
     times from finished requests (`fairlead.routing.knowledge.estimators`, for the early rejection mode `Predicted`),
-    and instances fetch nothing from each other.
+    and how long KV blocks take from one instance to another where `kv_transfer` is declared.
     """
 
     decode_base_seconds: float = 0.0

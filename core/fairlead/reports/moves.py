@@ -58,8 +58,9 @@ class CacheFate(StrEnum):
 class CacheTransfer:
     """How KV blocks were brought from one instance to another, or why not. Times in seconds.
 
-    `tokens` are those that the target lacked and got, 0 where it got none; `bytes` what the engines sent for them, None
-    where they do not report it. `predicted_seconds` is None where nothing was predicted.
+    `tokens` are those that the target lacked and got, 0 where it got none; `bytes` their KV blocks' size, by what
+    engines counted of such transfers before, None where none did. `predicted_seconds` is None where nothing was
+    predicted.
     """
 
     fate: CacheFate
@@ -85,7 +86,7 @@ class Move(Generic[Pool, Time]):
 
     `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
     request waited for that; None where nobody tried. `tokens_moved` and `tokens_recomputed` are then those that came
-    and those that did not. `transfer_bytes` is None where engines do not report it.
+    and those that did not. `transfer_bytes` is None where engines have not counted any yet.
 
     `source_rank` and `target_rank` are data-parallel ranks, None of instances that compute as
     one; a session may move from one rank of an instance to another. Subclasses declare `pool` and `at` again with

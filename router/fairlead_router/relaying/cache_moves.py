@@ -97,12 +97,12 @@ class CacheMoves:
         assert dispatch.transfer_from is not None
         longest = min(dispatch.longest_transfer_seconds, seconds_left)
         found = await self.move(pool, prompt_to_move(call), dispatch.transfer_from, dispatch.instance, longest, passes=True)
-        lacking = dispatch.transfer_tokens
+        tokens, size = min(found.tokens, dispatch.transfer_tokens), pool.engines.kv_bytes_per_token
         transfer = CacheTransfer(
             fate=found.fate,
             seconds=found.seconds,
-            tokens=min(found.tokens, lacking),
-            bytes=found.bytes,
+            tokens=tokens,
+            bytes=round(tokens * size) if tokens and size else None,
             predicted_seconds=dispatch.transfer_seconds,
         )
         pool.account.fetched(ticket, transfer, self._now())

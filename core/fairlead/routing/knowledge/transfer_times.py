@@ -63,6 +63,14 @@ class TransferTimes:
         sending = ASSUMED_SHARE * computing_seconds if declared_speed is None else tokens / declared_speed
         return ASSUMED_LATENCY_SECONDS + sending
 
+    def common(self, computing_seconds_per_token: float, declared_speed: float | None) -> tuple[float, float]:
+        """Tokens per second and latency that all pairs have in common, by the same order of knowledge."""
+        line = self._common
+        if line is not None:
+            return (1 / line.per_token if line.per_token else inf), line.latency
+        speed = 1 / (ASSUMED_SHARE * computing_seconds_per_token) if declared_speed is None else declared_speed
+        return speed, ASSUMED_LATENCY_SECONDS
+
     def may_try(self, source: str, target: str, now: float) -> bool:
         """Whether neither the source nor the pair has failed of late."""
         source, target = instance_of(source), instance_of(target)

@@ -14,15 +14,24 @@ from fairlead.tables import EVERY_MOVE
 from fairlead.targets import rank_of
 
 
+def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
+    """Whether the request can let `target` fetch its blocks from `source` first. Engines of a simulation fetch by
+    themselves.
+    """
+    if state.table.engine.kv_transfer is None:
+        return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
+    load, request = state.loads.get(source), tracked.request
+    if load is None or load.entry.state not in REACHABLE or load.is_shut(now) or source == target or tracked.tried:
+        return False
+    if not request.movable or rank_of(source) is not None or rank_of(target) is not None:
+        return False
+    return load.entry.pairs_with(state.loads[target].entry) and state.transfers.may_try(source, target, now)
+
+
 def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, target: str, now: float) -> None:
     """The request's session leaves `home` for `target`: let it fetch its blocks there, if it can and that pays."""
-    facts, load = state.table.engine.kv_transfer, state.loads.get(home)
-    if facts is None or tracked.tried or tracked.transfer_from is not None or load is None or load.entry.state not in REACHABLE:
-        return
-    able = tracked.request.movable and rank_of(home) is None and rank_of(target) is None
-    if not able or home == target or not load.entry.pairs_with(state.loads[target].entry):
-        return
-    if load.is_shut(now) or not state.transfers.may_try(home, target, now):
+    facts = state.table.engine.kv_transfer
+    if facts is None or tracked.transfer_from is not None or not can_fetch(state, tracked, home, target, now):
         return
     held, there = state.view.hit_tokens(tracked.request, home), state.view.hit_tokens(tracked.request, target)
     if held > there and (facts.when == EVERY_MOVE or _seconds(state, tracked, home, target) < _computing(state, tracked, there)):

@@ -110,6 +110,7 @@ class SchedulerState:
             self.accounting.changed,
             self.prefill_times,
             self.decode_times,
+            self.transfers,
             self.drained,
         )
         self.take_parameters(parameters)

@@ -6,6 +6,7 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports.moves import CacheFate, CacheTransfer
+from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -116,3 +117,51 @@ def test_a_request_that_is_retried_fetches_nothing() -> None:
     again = pool.scheduler.retry("r1", 4.0, dispatch.instance)
     assert not isinstance(again, Dispatch) or again.transfer_from is None
     assert pool.scheduler.discrepancies() == ()
+
+
+BUSY = 60
+"""Blocks that the holder of a prefix computes while the next request for it comes."""
+
+
+@pytest.mark.parametrize("policy", ["fairlead", "mooncake"])
+@pytest.mark.parametrize("movable", [True, False])
+def test_a_live_pool_weighs_fetching_as_a_modelled_one_does(policy: str, movable: bool) -> None:
+    engine = replace(table(1).engine, kv_transfer=FAST)
+    scheduler = PoolScheduler(replace(table([entry("a"), entry("b")], policy=policy), engine=engine), "router-0", 0, sample_rate=1.0)
+
+    def submit(name: str, blocks: range, now: float) -> list[Dispatch]:
+        request = RoutingRequest(
+            id=name,
+            arrived_at=now,
+            prompt_tokens=len(blocks) * BLOCK + 1,
+            blocks=tuple(blocks),
+            first_bytes_hash=blocks[0],
+            movable=movable,
+        )
+        return list(dispatches(scheduler.submit(request, now)))
+
+    (first,) = submit("first", range(20), 0.0)
+    holder = first.instance
+    scheduler.first_token("first", 4.0)
+    scheduler.complete("first", 4.0, 10, None)
+    (long,) = submit("long", range(BUSY), 5.0)
+    assert long.instance == holder
+    found = [(one.instance != holder, one.transfer_from, one.reason) for one in submit("next", range(20), 5.1)]
+    if movable:
+        assert found == [(True, holder, DecisionReason.PREFIX_REPLICATED)]
+    else:
+        assert all(source is None for _, source, _ in found), "it waits for the holder, or is computed elsewhere"
+    assert scheduler.discrepancies() == ()
+
+
+def test_what_was_measured_is_what_policies_weigh() -> None:
+    pool = Pool(KvTransferFacts())
+    request = pool.turn("r1", 22, 3.0).request
+    view = pool.scheduler._state.view
+    before = view.fetching(request)
+    assert before is not None
+    assert before.rate == pytest.approx(2 * view.prefill_speed), "half of what computing takes, as long as nothing is known"
+    pool.scheduler.transferred("r1", 5.0, CacheTransfer(fate=CacheFate.MOVED, seconds=2.0, tokens=20 * BLOCK))
+    after = view.fetching(request)
+    assert after is not None
+    assert after.rate > 20 * BLOCK / 2.0, "the new part of the prompt was computed in that time too"
