@@ -108,46 +108,6 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 """Every `engine.type`, and its gauge with the used share (0-1) of the KV cache."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineFigures:
-    """The fields of `spec.engine` that say how routers reckon with an engine, whatever it is."""
-
-    bytes_per_token: int = whole(
-        "Bytes of prompt text that routers take as one token, until they have measured it from the counts that engines report.",
-        4,
-        minimum=1,
-        maximum=64,
-    )
-    prefill_tokens_per_second: float = number(
-        "Prompt tokens that one instance prefills per second: a first guess, by which routers order choices until they have measured it; it "
-        "refuses no request, moves no session and scales nothing. Of engine.type simulated it is the engine's speed.",
-        6250,
-        minimum=1,
-        maximum=1e9,
-    )
-    kv_cache_tokens: int = whole(
-        "Tokens that fit into one instance's KV cache; routers take what engines tell instead.", 1198372, minimum=1, maximum=10**12
-    )
-    pass_client_credentials: bool = truth(
-        "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
-        False,
-    )
-    canary: bool = truth(
-        "Whether routers ask an engine that has been idle for half a minute for one token, to find one that hangs before a client does. "
-        "Not for engines that sleep, or that ask for a credential.",
-        False,
-    )
-
-    @property
-    def declared(self) -> EngineCapability:
-        """What the spec says that an instance can do, for where nothing better is known."""
-        return EngineCapability(
-            prefill_tokens_per_second=declared(self.prefill_tokens_per_second),
-            bytes_per_token=declared(self.bytes_per_token),
-            kv_cache_tokens=declared(self.kv_cache_tokens),
-        )
-
-
 NIXL = "Nixl"
 KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", "SharedStore")
 """Every way in which engines hand KV blocks to each other that has a place here; only the first one works."""
@@ -196,6 +156,51 @@ class KvTransferFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFigures:
+    """The fields of `spec.engine` that say how routers reckon with an engine, whatever it is."""
+
+    bytes_per_token: int = whole(
+        "Bytes of prompt text that routers take as one token, until they have measured it from the counts that engines report.",
+        4,
+        minimum=1,
+        maximum=64,
+    )
+    prefill_tokens_per_second: float = number(
+        "Prompt tokens that one instance prefills per second: a first guess, by which routers order choices until they have measured it; it "
+        "refuses no request, moves no session and scales nothing. Of engine.type simulated it is the engine's speed.",
+        6250,
+        minimum=1,
+        maximum=1e9,
+    )
+    kv_cache_tokens: int = whole(
+        "Tokens that fit into one instance's KV cache; routers take what engines tell instead.", 1198372, minimum=1, maximum=10**12
+    )
+    pass_client_credentials: bool = truth(
+        "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
+        False,
+    )
+    canary: bool = truth(
+        "Whether routers ask an engine that has been idle for half a minute for one token, to find one that hangs before a client does. "
+        "Not for engines that sleep, or that ask for a credential.",
+        False,
+    )
+    kv_transfer: KvTransferFacts | None = nested(
+        KvTransferFacts,
+        "How sessions that move take their KV blocks along. Declare it only if all engines are started so; without it a moved session is computed again.",
+        optional=True,
+    )
+
+    @property
+    def declared(self) -> EngineCapability:
+        """What the spec says that an instance can do, for where nothing better is known."""
+        return EngineCapability(
+            prefill_tokens_per_second=declared(self.prefill_tokens_per_second),
+            bytes_per_token=declared(self.bytes_per_token),
+            kv_cache_tokens=declared(self.kv_cache_tokens),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpecFacts(EngineFigures):
     """The fields of `spec.engine` that routers obey, as they are written there."""
 
@@ -206,11 +211,6 @@ class EngineSpecFacts(EngineFigures):
         rules=(Rule(cel="self == oldSelf", message="engine.type cannot be changed; make a new pool instead"),),
     )
     port: int = whole("Port of the engine's OpenAI API.", 8000, minimum=1, maximum=65535)
-    kv_transfer: KvTransferFacts | None = nested(
-        KvTransferFacts,
-        "How sessions that move take their KV blocks along. Declare it only if all engines are started so; without it a moved session is computed again.",
-        optional=True,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

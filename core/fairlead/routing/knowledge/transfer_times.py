@@ -4,8 +4,8 @@
 
 A line through the last transfers of a pair gives its latency and its seconds per token. As long as nothing was seen, a
 transfer is assumed to take half of what computing takes: then it is tried where much would be computed, and its time is
-bounded, so the first one costs little and shows the truth. Two engines that meet for the first time are slow (15 to
-20 s seen with vLLM 0.32 on a busy machine); the engines go on with that when nobody waits any more.
+bounded, so the first one costs little and shows the truth. Two engines that meet for the first time
+may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); they go on with that when nobody waits any more.
 """
 
 from collections import defaultdict, deque
