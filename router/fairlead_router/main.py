@@ -43,6 +43,7 @@ from fairlead_router.pools.pool_training import TRAIN_SECONDS, PoolTraining
 from fairlead_router.pools.pools import Pools, SchedulerFactory
 from fairlead_router.pools.table_cache import KeptRouters, TableCache
 from fairlead_router.pools.table_stream import TableFollower
+from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Calls
 from fairlead_router.relaying.canaries import LOOK_SECONDS as CANARY_LOOK_SECONDS
 from fairlead_router.relaying.canaries import Canaries
@@ -106,6 +107,7 @@ class Router:
         asking = UsageAsking(sender, self.now)
         held = HeldResponses()
         carrying = CarryingOn(self.upstream, self.now)
+        self.moves = CacheMoves(self.upstream, self.now)
         self.hand_overs = HandOvers(self.pools, self.calls, carrying, self.now)
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
@@ -115,7 +117,7 @@ class Router:
             self.pools,
             self.keys,
             self.calls,
-            Proxy(sender, asking, self.calls, held, carrying, self.now),
+            Proxy(sender, asking, self.calls, held, carrying, self.moves, self.now),
             direct,
             held,
             self.informing,

@@ -20,6 +20,10 @@ class EngineTrouble(StrEnum):
     """The gauge is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
+    KV_NOT_HANDED_ON = "KvNotHandedOn"
+    """Asked for the KV blocks of a prompt, as `spec.engine.kvTransfer` says, it named none: sessions that leave it are
+    computed again.
+    """
     ENGINE_SLOW = "EngineSlow"
     """It has work and has made no progress for longer than it ever should."""
     ENGINE_STALLED = "EngineStalled"

@@ -143,6 +143,15 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
     )
 
 
+def fetched_blocks(page: bytes) -> tuple[float, float]:
+    """What an engine with vLLM's NixlConnector has fetched from others since its start: bytes of KV blocks, and the
+    prompt tokens that they are of.
+    """
+    size = sum(value for _, value in _counts(page, "vllm:nixl_bytes_transferred_sum"))
+    by_source = _counts(page, "vllm:prompt_tokens_by_source_total")
+    return size, sum(value for labels, value in by_source if b'source="external_kv_transfer"' in labels)
+
+
 def _movements(
     page: bytes, names: MetricNames, label: re.Pattern[bytes], running: Mapping[bytes, float], used: Sequence[Mapping[bytes, float]]
 ) -> dict[bytes, Movement]:

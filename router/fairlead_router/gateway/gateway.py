@@ -158,7 +158,7 @@ class Gateway:
             await self._holders.seek(parsed.document, endpoint, pool, headers)
         known_as, explain = client.known_as, client.explains
         request = self._routed.request(
-            pool, endpoint, parsed, headers, naming, key, arrived, body_bytes=len(body), client_id=known_as, explain=explain
+            pool, endpoint, parsed, headers, naming, key, arrived, body_bytes=len(body), client_id=known_as, explain=explain, movable=True
         )
         divisible = request.divisible
         name = pool.engine_name(parsed.model)

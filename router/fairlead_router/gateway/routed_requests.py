@@ -145,10 +145,12 @@ class RoutedRequests:
         within: tuple[str, ...] | None = None,
         client_id: str = "",
         explain: bool = False,
+        movable: bool = False,
     ) -> RoutingRequest:
         """The request as routing sees it. `naming` are the headers that may name the session, `within` the only
         instances that may serve it. A request that continues a response may go only to the instance that holds it.
-        `client_id` is the client's own id of the request; with `explain` the router keeps its decision.
+        `client_id` is the client's own id of the request; with `explain` the router keeps its decision. `movable`: this
+        router sends the request itself, so it can let engines hand on KV blocks before.
         """
         prompt = parsed.prompt.text
         previous: str | None = None
@@ -179,6 +181,7 @@ class RoutedRequests:
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,
             divisible=not pool.divides or (endpoint.divides and is_divisible(parsed.document)),
+            movable=movable and pool.moves_caches and endpoint.divides and is_divisible(parsed.document),
             priority_class=priority_class(headers, key, pool, trusted=self._trusted),
             tenant=tenant(headers, key, pool, trusted=self._trusted),
             body_bytes=body_bytes,

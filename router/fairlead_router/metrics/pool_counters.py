@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 
+from fairlead.reports.moves import CacheFate, CacheTransfer
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
@@ -79,6 +80,9 @@ class PoolCounters:
         "served",
         "submitted",
         "tokenizing",
+        "transferred_tokens",
+        "transferring",
+        "transfers",
         "ttft",
         "uncarried",
         "unfetched",
@@ -121,6 +125,10 @@ class PoolCounters:
         """Requests to a pool with KV events, by how much of the prompt's tokens was known."""
         self.tokenizing: Counter[str] = Counter()
         """Questions for a prompt's tokens, by outcome."""
+        self.transfers: Counter[str] = Counter()
+        """Attempts to bring KV blocks from one instance to another, by how they ended (`CacheFate`)."""
+        self.transferred_tokens = 0
+        self.transferring = Distribution()
         self.prefill = Distribution()
         self.handover = Distribution()
         self.ttft = Distribution()
@@ -146,6 +154,13 @@ class PoolCounters:
             return tokens
         self.implausible_usages += 1
         return None
+
+    def count_transfer(self, transfer: CacheTransfer) -> None:
+        """KV blocks were to go from one instance to another."""
+        self.transfers[transfer.fate.value] += 1
+        self.transferred_tokens += transfer.tokens
+        if transfer.fate is CacheFate.MOVED:
+            self.transferring.observe(transfer.seconds)
 
     def count_decode_only(self, dispatch: Dispatch) -> None:
         """A request was dispatched: count it if a decode instance computes it whole."""

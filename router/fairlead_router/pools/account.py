@@ -13,6 +13,7 @@ from math import inf
 
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
+from fairlead.reports.moves import CacheTransfer
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import TokenSizes
@@ -227,6 +228,11 @@ class PoolAccount:
             ticket.saw_first_token = False
             ticket.stream = None
         return verdict
+
+    def fetched(self, ticket: Ticket, transfer: CacheTransfer, now: float) -> None:
+        """The attempt to bring the request's KV blocks to its instance is over."""
+        if ticket.ending is None:
+            self._scheduler.transferred(ticket.request.id, now, transfer)
 
     def carry_on(
         self, ticket: Ticket, left: str, now: float, *, carried_tokens: int, why: str, unlike: str | None = None

@@ -29,7 +29,7 @@ class KnownEngines:
     """
 
     __slots__ = (
-        "_cache_sizes", "_pool", "_ranks", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
+        "_cache_sizes", "_fetched", "_pool", "_ranks", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
     )  # fmt: skip
 
     def __init__(self, pool: PoolKey) -> None:
@@ -46,6 +46,7 @@ class KnownEngines:
         several data-parallel ranks, the size of one rank counts.
         """
         self._cache_sizes: dict[str, int] = {}
+        self._fetched: dict[str, tuple[float, float]] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
         """Data-parallel ranks, keyed by instance and address, as another process at the instance may have other ranks.
         """
@@ -61,7 +62,7 @@ class KnownEngines:
         self._ranks = {key: seen for key, seen in self._ranks.items() if key[0] in instances}
         self.told_ranks = {key: told for key, told in self.told_ranks.items() if key[0] in instances}
         self.lives = {target: life for target, life in self.lives.items() if instance_of(target) in instances}
-        for kept in (self.kv_usage, self.pages, self._cache_sizes, self.troubles, self.cards):
+        for kept in (self.kv_usage, self.pages, self._cache_sizes, self._fetched, self.troubles, self.cards):
             for gone in kept.keys() - instances:
                 del kept[gone]
         self.aliases = aliases_of(model, self.cards.values())
@@ -76,6 +77,16 @@ class KnownEngines:
             self.kv_usage.pop(instance, None)
         else:
             self.kv_usage[instance] = kv_usage
+
+    def read_fetched(self, instance: str, size: float, tokens: float) -> None:
+        """The bytes and tokens of KV blocks that the engine has fetched from others since its start."""
+        self._fetched[instance] = (size, tokens)
+
+    @property
+    def kv_bytes_per_token(self) -> float | None:
+        """Bytes of a token's KV blocks, as engines counted what they fetched; None before they fetched any."""
+        size, tokens = (sum(told) for told in zip(*self._fetched.values(), strict=True)) if self._fetched else (0.0, 0.0)
+        return size / tokens if size and tokens else None
 
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
         """The engine named its ranks, but not on its metrics page."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.priority_classes import PriorityClasses
-from fairlead.reports.engines import EngineMemory
+from fairlead.reports.engines import EngineMemory, EngineTrouble
 from fairlead.reports.shares import Apart
 from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.routing.knowledge.token_sizes import FORGET_SECONDS, TokenSizes
@@ -32,7 +32,7 @@ class Pool:
 
     __slots__ = (
         "__weakref__", "_engines", "_figures_off", "_forgets_at", "_ranks", "accepting", "account", "addresses", "apart", "binds_beginnings",
-        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "pass_credentials", "recalled",
+        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "moves_caches", "pass_credentials", "recalled",
         "scheduler", "session_header", "table", "token_sizes",
     )  # fmt: skip
 
@@ -66,11 +66,15 @@ class Pool:
         self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))
         self.block_bytes = table.engine.block_bytes
         self.classes = PriorityClasses(table.priority_classes)
+        self.moves_caches = table.engine.kv_transfer is not None
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self.metrics.tables[str(table.pool)] = table.version
         self.engines.keep_only(self.addresses.keys(), table.model)
+        if not self.moves_caches:
+            for instance in self.addresses:
+                self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, None)
         self._ranks = self.engines.ranks(table.instances)
         self.choice.take(table)
         self.account.take(table, self.classes, self.token_sizes)

@@ -26,6 +26,7 @@ from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
 from fairlead_router.protocols.squeezing import Squeezed
+from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.carrying_on import REST_REFUSED, CarryingOn
 from fairlead_router.relaying.divided_calls import DividedCall
@@ -49,9 +50,17 @@ class Proxy:
     """Relays routed calls to engines. `now` is the router's clock in Unix seconds."""
 
     def __init__(
-        self, sender: Sender, asking: UsageAsking, calls: Calls, held: HeldResponses, carrying: CarryingOn, now: Callable[[], float]
+        self,
+        sender: Sender,
+        asking: UsageAsking,
+        calls: Calls,
+        held: HeldResponses,
+        carrying: CarryingOn,
+        moves: CacheMoves,
+        now: Callable[[], float],
     ) -> None:
         self._sender = sender
+        self._moves = moves
         self._carrying = carrying
         self._asking = asking
         self._calls = calls
@@ -91,6 +100,8 @@ class Proxy:
                     if call.rest is not None:
                         divided = None
                         await self._carrying.prepare(call, pool, dispatch)
+                    if dispatch.longest_transfer_seconds:
+                        await self._moves.bring(call, pool, ticket, dispatch, self._calls.seconds_left(call))
                     if dispatch.decode is None:
                         passes = pool.pass_credentials and pool.passes_credentials(instance)
                         begin = self._sender.begin if call.asks_usage is None else self._asking.begin

@@ -9,10 +9,9 @@ from fairlead.reports.bindings import Binding
 from fairlead.routing.choosing.transfers import least_busy_holder, sending_seconds
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.policies import FetchSpeed, PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
-from fairlead.tables import EngineFacts
 from fairlead.values import value
 
 COPY_COST = 0.1
@@ -70,10 +69,11 @@ def prefills_of(
     most = int(hits[holder])
     known = hits if home is None else with_home(request, home, loads, hits, most)
     alone = seconds = view.prefill_vector(request, known)
-    if most and fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0:
+    speed = view.fetching(request) if most and fetch else None
+    if speed is not None:
         if loads[holder].transfers_out:
             holder = least_busy_holder(hits, most, vectors)
-        seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
+        seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], speed))
     return Prefills(hits=hits, known=known, most=most, alone=alone, seconds=seconds, holder=holder)
 
 
@@ -90,15 +90,15 @@ def prefills_one_by_one(
     return Prefills(hits=hits, known=known, most=most, alone=seconds, seconds=seconds, holder=hits.index(most))
 
 
-def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:
+def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, speed: FetchSpeed) -> FloatVector:
     """The cost of each prefill if it first fetches the longer prefix that `source`, at index `holder`, holds. `alone`
     is the cost without fetching.
 
     It is the fetch, the rest of the prefill, and a tenth of the saving, so that sessions stay together and caches do
     not fill with copies. If nothing more is held there, it is never less than `alone`.
     """
-    per_token = sending_seconds(1, source.transfers_out, engine)
-    fixed = float(hits[holder]) * per_token + engine.modelled.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
+    per_token = sending_seconds(1, source.transfers_out, speed)
+    fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])
     seconds: FloatVector = COPY_COST * alone - per_token * hits + fixed
     return seconds
 

@@ -19,7 +19,27 @@ from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
-from fairlead.tables import RoutingTable
+from fairlead.tables import ModelledFacts, RoutingTable
+from fairlead.values import value
+
+
+@value
+class FetchSpeed:
+    """How fast instances fetch KV blocks from each other: `size` per token at `rate` per second, both in bytes where
+    those are known, else in tokens; and seconds before the first one comes.
+    """
+
+    size: float
+    rate: float
+    latency_seconds: float
+
+
+def modelled_fetching(modelled: ModelledFacts) -> FetchSpeed | None:
+    """The speed of a model's engines, which fetch by themselves; None where they do not."""
+    if modelled.kv_transfer_bytes_per_second <= 0:
+        return None
+    latency = modelled.kv_transfer_latency_seconds
+    return FetchSpeed(size=modelled.kv_bytes_per_token, rate=modelled.kv_transfer_bytes_per_second, latency_seconds=latency)
 
 
 class PoolView(Protocol):
@@ -106,6 +126,11 @@ class PoolView(Protocol):
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
+
+    def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
+        """How fast instances fetch KV blocks of the request's prompt from each other, as measured, declared or assumed;
+        None where they cannot.
+        """
 
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
         """Predicted seconds of the prefill alone on an instance that held this many tokens of the prompt."""

@@ -39,6 +39,8 @@ class RoutingRequest:
     """
     divisible: bool = True
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
+    movable: bool = False
+    """Whether whoever sends it can first let its instance fetch KV blocks of the prompt from another one."""
     prompt_bytes: int = 0
     """Bytes that `prompt_tokens` were counted from; 0 = they are the engine's own."""
     prompt_kind: str = ""

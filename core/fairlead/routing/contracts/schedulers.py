@@ -15,7 +15,7 @@ from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
-from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.moves import CacheTransfer, MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.reports.shares import OthersShare, PoolShare
@@ -50,6 +50,10 @@ class Dispatch:
     transfer_from: str | None = None
     """The instance to fetch KV blocks of the prompt from before computing the rest."""
     transfer_tokens: int = 0
+    transfer_seconds: float | None = None
+    """Predicted seconds until these are there; None where engines fetch by themselves."""
+    longest_transfer_seconds: float = 0.0
+    """Seconds after which the instance is to compute them instead."""
     by_events: bool = False
     """Whether `hit_tokens` comes from the instance's own KV events rather than the router's memory."""
     by_guess: bool = False
@@ -163,10 +167,10 @@ class Scheduler(Protocol):
         rejection mode AfterPrefill the answer may refuse the request.
         """
 
-    def transferred(self, request_id: str, now: float) -> None:
-        """KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived.
+    def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
+        """KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived, or will not, as `transfer` says.
 
-        Optional: its first token implies it.
+        Optional: its first token implies that they have arrived.
         """
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:

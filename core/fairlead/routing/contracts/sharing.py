@@ -16,7 +16,7 @@ from typing import Protocol
 
 from xxhash import xxh3_64_intdigest
 
-from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.moves import CacheTransfer, MoveOutcome
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -66,9 +66,10 @@ class FirstToken:
 
 @value
 class Transferred:
-    """The KV blocks that the request fetches have arrived."""
+    """The KV blocks that the request fetches have arrived, or will not."""
 
     request: str
+    transfer: CacheTransfer | None = None
 
 
 @value

@@ -12,6 +12,7 @@ from fairlead.instances import Role
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import FetchSpeed, modelled_fetching
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.rests import among_others
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, Overtaking, PoolVectors, misses
@@ -21,6 +22,7 @@ from fairlead.routing.knowledge.parts import OF_ANOTHER, home_key, home_of, part
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.told_prompts import ToldPrompts
+from fairlead.routing.knowledge.transfer_times import TransferTimes
 from fairlead.slot_masks import SlotPlaces
 from fairlead.tables import RoutingTable
 from fairlead.targets import instance_of
@@ -41,6 +43,7 @@ class LiveView:
         changed: set[str],
         prefill_times: PrefillTimes,
         decode_times: DecodeTimes,
+        transfer_times: TransferTimes,
         drained: Collection[str] = (),
         within: Collection[str] | None = None,
     ) -> None:
@@ -62,6 +65,7 @@ class LiveView:
         self.caches = caches
         self.prefill_times = prefill_times
         self.decode_times = decode_times
+        self.transfer_times = transfer_times
         self.offered = OfferedPrefills()
         self.routers = 1
         """The number of live routers that send to these instances; each is assumed to have as many requests in flight
@@ -95,6 +99,7 @@ class LiveView:
             set(),
             self.prefill_times,
             self.decode_times,
+            self.transfer_times,
             self._drained,
             instances,
         )
@@ -287,6 +292,13 @@ class LiveView:
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         return self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+
+    def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
+        handed_on = self.table.engine.kv_transfer
+        if handed_on is None or not request.movable:
+            return modelled_fetching(self.table.engine.modelled)
+        rate, latency = self.transfer_times.common(1 / self.prefill_speed, handed_on.tokens_per_second)
+        return FetchSpeed(size=1.0, rate=rate, latency_seconds=latency)
 
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
         return self.prefill_times.seconds(request.prompt_tokens, hit_tokens)

@@ -121,7 +121,7 @@ class Fairlead:
             rests_count=load >= FULL,  # while there is time, rests give way to deadlines
             kv_seconds=given.kv_seconds,
         )
-        can_fetch = given.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0
+        can_fetch = given.fetch and view.fetching(request) is not None
         if self._model is None and not can_fetch and len(vectors.loads) <= FEW:
             prefills = prefills_one_by_one(request, home, view, vectors.loads)
             circumstances.leanings = leanings = view.leanings(request, prefills.most)

@@ -14,6 +14,7 @@ from enum import Enum
 
 from fairlead.kv_events.sources import Source
 from fairlead.reports.decisions import Attempt, Continuation, KeptFor
+from fairlead.reports.moves import CacheTransfer
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
 from fairlead.routing.contracts.faults import Fault
@@ -100,6 +101,10 @@ class TrackedRequest:
     transfer_from: str | None = None
     transfer_tokens: int = 0
     """Hit tokens that `instance` is to fetch from `transfer_from`."""
+    asked_of: str | None = None
+    """The instance that was to hand on KV blocks for it."""
+    transfer: CacheTransfer | None = None
+    """The result of its attempt to bring KV blocks along."""
     waiting_since: float = 0.0
     held_seconds: float = 0.0
     """Time during which no instance accepted it."""
@@ -277,6 +282,16 @@ class Accounting:
         if source is not None and tracked.stage is Stage.PREFILLING:
             self.loads[source].transfers_out -= 1
         tracked.transfer_from = None
+
+    def not_fetched(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
+        """What a prefill in progress was to fetch did not come: its instance computes all but `hit_tokens`."""
+        assert tracked.stage is Stage.PREFILLING
+        load, tokens, microseconds = self.loads[tracked.instance], tracked.miss_tokens, tracked.prefill_microseconds
+        tracked.transfer_tokens = 0
+        self._estimate(tracked, hit_tokens)
+        load.in_flight[tracked.request.id] = (load.in_flight[tracked.request.id][0], tracked.prefill_microseconds)
+        load.dispatched_prefill_tokens += tracked.miss_tokens - tokens
+        self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
         """PREFILLING → DECODING: its prompt is computed, and it continues on its decode instance."""

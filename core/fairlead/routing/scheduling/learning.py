@@ -49,6 +49,8 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     arrived_at, target = tracked.request.arrived_at, state.table.slo.ttft_seconds
     if tracked.dispatched_at < arrived_at + target:
         state.late.saw_first_token(late=now >= arrived_at + target)
+    if tracked.transfer is not None:
+        return  # its time is a transfer's too
     load = state.loads[tracked.instance]
     load.paced_at = now
     before = load.last_first_token_at
@@ -78,6 +80,8 @@ def learn_whole_answer(
     """
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
+        return
+    if tracked.transfer is not None:
         return
     ended = served_on.history.advance(now, served_on.decode_tokens, served_on.decoding)
     seconds = ended.at - began.at

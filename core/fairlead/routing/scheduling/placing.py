@@ -19,6 +19,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.contracts.weighing import QUEUE_FULL, QUEUE_LIMIT
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.fetching import can_fetch
 from fairlead.routing.scheduling.leaving import Leaving
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
@@ -109,7 +110,8 @@ class Placing:
         tracked.reason = decision.reason if chosen else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
-        tracked.transfer_from = decision.transfer_from if chosen else None
+        source = decision.transfer_from if chosen else None
+        tracked.transfer_from = source if source is not None and can_fetch(state, tracked, source, instance, now) else None
         tracked.learn = decision.learn if chosen else None
         tracked.waiting_since = now
         tracked.move = None

@@ -17,7 +17,7 @@ from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import Attempt
 from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
-from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.moves import CacheTransfer, MoveOutcome
 from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.admission.loads import PoolLoads, pool_loads
 from fairlead.routing.admission.refusals import shutting_down
@@ -34,6 +34,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.fetching import heard
 from fairlead.routing.scheduling.learning import FORGET_SECONDS, forget_older, recall_engines
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.others import Others
@@ -145,15 +146,19 @@ class PoolScheduler:
         """The first token came; see the protocol."""
         return self._progress.first_token(request_id, now)
 
-    def transferred(self, request_id: str, now: float) -> None:
-        """The KV blocks that the request fetches from another instance have arrived, so that instance's link is free
+    def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
+        """The KV blocks that the request fetches from another instance have arrived, or will not: that one's link is free
         again.
 
         Unknown ids are ignored.
         """
         tracked = self._state.requests.get(request_id)
-        if tracked is not None:
-            self._state.accounting.transferred(tracked)
+        if tracked is None:
+            return
+        if transfer is not None:
+            self._state.view.now = now
+            heard(self._state, tracked, transfer, now)
+        self._state.accounting.transferred(tracked)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """Record how many tokens of the request's answer have arrived so far."""

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fairlead.reports.loads import InstanceInFlight
-from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.moves import CacheTransfer, MoveOutcome
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -105,10 +105,10 @@ class SharedScheduler(PoolScheduler):
             self._asking.tell(FirstToken(request=request_id), now)
         return super().first_token(request_id, now)
 
-    def transferred(self, request_id: str, now: float) -> None:
+    def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
         """See `Scheduler`."""
-        self._asking.tell(Transferred(request=request_id), now)
-        super().transferred(request_id, now)
+        self._asking.tell(Transferred(request=request_id, transfer=transfer), now)
+        super().transferred(request_id, now, transfer)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """See `Scheduler`."""
@@ -266,7 +266,7 @@ class SharedScheduler(PoolScheduler):
             case FirstToken():
                 return super().first_token(word.request, now)
             case Transferred():
-                super().transferred(word.request, now)
+                super().transferred(word.request, now, word.transfer)
             case Generated():
                 super().generated(word.request, now, word.output_tokens)
             case SentElsewhere():

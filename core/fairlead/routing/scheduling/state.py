@@ -28,6 +28,7 @@ from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.shared_names import SharedNames
+from fairlead.routing.knowledge.transfer_times import TransferTimes
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import build_queue
@@ -92,6 +93,7 @@ class SchedulerState:
         """Instances that left the table after they had drained, kept while a session's last home is there."""
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
+        self.transfers = TransferTimes()
         self.answers = AnswerLengths()
         """Kept only while tenants take turns."""
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
@@ -108,6 +110,7 @@ class SchedulerState:
             self.accounting.changed,
             self.prefill_times,
             self.decode_times,
+            self.transfers,
             self.drained,
         )
         self.take_parameters(parameters)

@@ -195,6 +195,7 @@ def _decode_in_place(state: SchedulerState, instance: str) -> None:
 def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     _forget_target(state, load)
     state.circuits.pop(instance_of(load.entry.id), None)
+    state.transfers.forget(instance_of(load.entry.id))
     state.suspected.discard(load.entry.id)
     load.broken_until = 0.0
 

@@ -14,6 +14,7 @@ from fairlead_router.engines.upstream_connections import UpstreamConnection, Ups
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls
 from fairlead_router.relaying.carrying_on import CarryingOn
 from fairlead_router.relaying.direct import DirectRelay, Upload
@@ -92,6 +93,7 @@ class FailingEngines:
             self.calls,
             HeldResponses(),
             CarryingOn(cast(Any, self), lambda: self.time),
+            CacheMoves(cast(Any, self), lambda: self.time),
             lambda: self.time,
         )
         request = RoutingRequest(id="r-1", arrived_at=self.time, prompt_tokens=100, blocks=(1,), first_bytes_hash=1, session="s")
