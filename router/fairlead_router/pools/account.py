@@ -249,6 +249,10 @@ class PoolAccount:
             ticket.is_carried = True
         return dispatch
 
+    def can_carry_on(self, ticket: Ticket, left: str, now: float) -> bool:
+        """Whether another instance than `left` is there for the rest of the answer."""
+        return not ticket.ended and self._scheduler.can_carry_on(ticket.request.id, now, left)
+
     def goes_on(self, ticket: Ticket, now: float) -> None:
         """The answer that was to go on elsewhere does."""
         if ticket.ending is None and ticket.carried_at is not None:

@@ -166,6 +166,7 @@ class Proxy:
         wait for the result of another engine, and its session would leave a home that works.
         """
         now = self._now()
+        call.losses += failure.kind == "lost"
         call.drop_connection()
         call.awaited_since = call.quiet_since = 0.0
         pool.engine_failed(instance, failure.kind, now, ticket)

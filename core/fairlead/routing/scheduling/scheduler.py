@@ -174,6 +174,10 @@ class PoolScheduler:
         """Its answer, which has begun, is to go on at another instance; see the protocol."""
         return self._retrying.carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
 
+    def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
+        """Whether another instance could end its answer; see the protocol."""
+        return self._retrying.can_carry_on(request_id, now, left)
+
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:

@@ -73,6 +73,30 @@ def test_an_answer_may_go_on_more_than_once_and_not_where_it_failed() -> None:
     assert gaps == [None, pytest.approx(1.0)], "the pause lasts from the first loss on"
 
 
+def test_instances_that_refuse_the_connection_are_no_tries() -> None:
+    scheduler = scheduler_of("least-request", 8)
+    left = begun(scheduler).instance
+    for number in range(7):
+        again = scheduler.carry_on("r0", 1.0 + number / 10, left, carried_tokens=30, why="refused" if number else "lost")
+        assert again is not None
+        left = again.instance
+    assert scheduler.carry_on("r0", 2.0, left, carried_tokens=30, why="refused") is None
+    decision = scheduler.fail("r0", 2.0)
+    assert not decision
+    assert not scheduler.discrepancies()
+
+
+def test_whether_an_answer_can_go_on_is_known_before_it_has_to() -> None:
+    scheduler = scheduler_of("least-request", 2)
+    sent = begun(scheduler)
+    assert scheduler.can_carry_on("r0", 1.0, sent.instance)
+    assert not scheduler.can_carry_on("nobody", 1.0, sent.instance)
+    alone = scheduler_of("least-request", 1)
+    assert not alone.can_carry_on("r0", 1.0, begun(alone).instance)
+    assert not alone.discrepancies()
+    assert scheduler.carry_on("r0", 1.0, sent.instance, carried_tokens=30, why=HANDED_OVER) is not None, "asking changed nothing"
+
+
 def test_without_another_instance_nothing_changes() -> None:
     scheduler = scheduler_of("least-request", 1)
     sent = begun(scheduler)
