@@ -16,9 +16,9 @@ operations   A trace in Mooncake's format, or generated conversations, are sent 
              and one flips back, one of two nodes is cordoned and emptied by evictions, a new setting of the engine is
              rolled out, an instance is drained that is in the middle of an answer of ten minutes, and the node is lost
              with all its instances. While roles are scaled, the same requests go to a second pool, `newest`, which is
-             scaled at the same moments: there the newest instances are cordoned right before a scale-in and so go first, as they do without knowledge of
-             caches. After each operation the load runs on for `--window` seconds, which is also how long the windows
-             are in which hit rates are compared.
+             scaled at the same moments: there the newest instances are cordoned right before a scale-in and so go
+             first, as they do without knowledge of caches. After each operation the load runs on for `--window`
+             seconds, which is also how long the windows are in which hit rates are compared.
 ratio        A load that shifts from prefill-heavy to decode-heavy and back goes to four pools of six instances at once:
              three of fixed ratios, and one with `ratio: {mode: Auto}`.
 window       A schedule's window that opens in a minute and lasts one scales a pool, changes its SLO, and takes both

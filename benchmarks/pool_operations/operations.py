@@ -52,7 +52,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """How long a drain took from its mark to the end of its instance, and what the client of the long answer had by then."""
+    """The seconds of a drain, from its mark to the end of its instance, and the tokens of the long answer by then."""
 
     seconds: float
     tokens: int

@@ -168,10 +168,11 @@ class PoolAccount:
         ticket = Ticket(request, charge)
         self.tickets[request.id] = ticket
         self.waiting += 1
-        self._used_at = now
-        self._counters.submitted += 1
-        if self._classes.are_declared:
-            self._counters.classes[request.priority_class].submitted += 1
+        if not request.warms:
+            self._used_at = now
+            self._counters.submitted += 1
+            if self._classes.are_declared:
+                self._counters.classes[request.priority_class].submitted += 1
         try:
             results = self._scheduler.submit(request, now)
         except BaseException:
@@ -342,6 +343,8 @@ class PoolAccount:
     def _refuse(self, ticket: Ticket, refusal: Refusal, ending: Ending, now: float) -> None:
         if not ticket.ended:
             self._end(ticket, ending, now)
+            if ticket.request.warms:
+                return
             self._counters.refused[refusal.reason.value] += 1
             if self._classes.are_declared:
                 self._counters.classes[ticket.request.priority_class].refused += 1
@@ -369,10 +372,11 @@ class PoolAccount:
             else:
                 ticket.dispatched_at = now
                 ticket.queued_seconds = now - ticket.request.arrived_at
-                self._counters.count_decode_only(result)
-                self._counters.prompt_tokens += ticket.request.prompt_tokens
-                self._counters.hit_tokens += result.hit_tokens
-                self._counters.queued.observe(ticket.queued_seconds)
+                if not ticket.request.warms:
+                    self._counters.count_decode_only(result)
+                    self._counters.prompt_tokens += ticket.request.prompt_tokens
+                    self._counters.hit_tokens += result.hit_tokens
+                    self._counters.queued.observe(ticket.queued_seconds)
             if ticket.when_decided is not None:
                 ticket.when_decided()
 

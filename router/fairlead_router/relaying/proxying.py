@@ -18,6 +18,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.engines.upstream_connections import UpstreamFailure
 from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import StreamReader, Usage, is_response_id, read_whole, usage_of
@@ -49,13 +50,21 @@ class Proxy:
     """Relays routed calls to engines. `now` is the router's clock in Unix seconds."""
 
     def __init__(
-        self, sender: Sender, asking: UsageAsking, calls: Calls, held: HeldResponses, carrying: CarryingOn, now: Callable[[], float]
+        self,
+        sender: Sender,
+        asking: UsageAsking,
+        calls: Calls,
+        held: HeldResponses,
+        carrying: CarryingOn,
+        prompts: KeptPrompts,
+        now: Callable[[], float],
     ) -> None:
         self._sender = sender
         self._carrying = carrying
         self._asking = asking
         self._calls = calls
         self._held = held
+        self._prompts = prompts
         self._now = now
 
     async def relay(
@@ -342,9 +351,21 @@ class Proxy:
                 exchange.doubt.contradicted(now)
             exchange.pool.engine_worked(exchange.instance, now)
             exchange.pool.account.complete(exchange.ticket, now, usage)
+            self._keep_prompt(exchange, now)
         else:
             exchange.pool.account.decline(exchange.ticket, now)
         self._sender.release(exchange.call, exchange.connection)
+
+    def _keep_prompt(self, exchange: Exchange, now: float) -> None:
+        """Keep what may have to be computed elsewhere. What needs its client's credential, or a conversation that its
+        engine keeps, cannot be asked for again.
+        """
+        pool, call, request = exchange.pool, exchange.call, exchange.ticket.request
+        if pool.table.routing.hand_over_budget <= 0 or request.warms or not request.blocks or request.within is not None:
+            return
+        if call.rest is None and not pool.pass_credentials:
+            prompt = KeptPrompt(request, call.head, call.body, call.dialect, call.model, exchange.dispatch.instance, now)
+            self._prompts.keep(pool.key, prompt)
 
     def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()

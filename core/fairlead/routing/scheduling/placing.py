@@ -127,7 +127,7 @@ class Placing:
                 self._moving.record_reroute(tracked, tracked.left, instance, cause, now)
             tracked.left = ""
         state.enqueue(tracked, instance, now, decision.decode)
-        if not tracked.is_offered:
+        if not (tracked.is_offered or tracked.request.warms):
             tracked.is_offered = True
             load = state.loads[instance]
             pace = load.prefill_pace if state.view.routers == 1 else load.lasting_pace  # the other holds others' prefills too

@@ -101,7 +101,8 @@ class PoolScheduler:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
         self._waiting.place_new(self._admit(request, submitted_at=now, now=now), now)
         outcomes = self._outcomes.take((), now)
-        self._state.recorder.loads.arrived(request.prompt_tokens, now)
+        if not request.warms:
+            self._state.recorder.loads.arrived(request.prompt_tokens, now)
         return outcomes
 
     def _admit(self, request: RoutingRequest, *, submitted_at: float, now: float) -> TrackedRequest:
