@@ -70,6 +70,8 @@ class _Account:
         self.at = now
         self.since: dict[str, float] = {}
         """By target, since when it takes no requests, as seen here."""
+        self.revisions: dict[str, str] = {}
+        """Of instances, also of those that have left the table while sessions look back to them."""
         self.under_way: dict[str, asyncio.Task[None]] = {}
         """By session."""
 
@@ -130,6 +132,8 @@ class Heirs:
         """Targets with sessions that take no requests any more, and will not in a moment."""
         draining = {entry.id for entry in pool.table.instances if entry.state is InstanceState.DRAINING}
         known = {prompt.instance for prompt in self._prompts.of(pool.key)}
+        before = {name: revision for name, revision in account.revisions.items() if name in set(map(instance_of, known))}
+        account.revisions = {**before, **{entry.id: entry.revision for entry in pool.table.instances}}
         away = {one for one in known if instance_of(one) not in pool.accepting}
         account.since = {one: account.since.get(one, now) for one in away}
         return {one for one in away if instance_of(one) in draining or now - account.since[one] >= BLINK_SECONDS}
@@ -145,6 +149,7 @@ class Heirs:
             warms=True,
             explain=False,
             client_id="",
+            within=_successors(pool, account.revisions.get(instance_of(prompt.instance), "")),
         )
         left = prompt.instance
         await self._proxy.relay(call, request, pool, _Nobody())
@@ -171,6 +176,16 @@ class Heirs:
         if pool.divides and prompt.request.divisible:
             call.document = document
         return call
+
+
+def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
+    """The instances of another revision than the one that leaves (`left`), as a rollout replaces it: the others of its
+    own leave next. None where there are none, or none that could serve it alone: then any instance may be the heir.
+    """
+    newer = [entry for entry in pool.table.instances if left and entry.accepting and entry.revision not in ("", left)]
+    roles = {entry.role for entry in newer}
+    serves = roles and (not pool.divides or roles >= {Role.PREFILL, Role.DECODE})
+    return tuple(entry.id for entry in newer) if serves else None
 
 
 def _computed(ticket: Ticket) -> int:

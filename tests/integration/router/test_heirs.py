@@ -86,6 +86,41 @@ async def test_the_next_turn_of_each_session_of_an_instance_that_drained_finds_i
     assert all(move.tokens_recomputed > 800 for move in moves)
 
 
+async def test_the_heirs_of_what_a_rollout_replaces_are_instances_of_the_new_revision(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine)
+    table = world.api.state.tables[running.pool.key]
+    old = tuple(replace(one, revision="old") for one in table.instances)
+    world.api.state.set_table(replace(table, version=2, instances=(*old[:2], replace(old[2], state=InstanceState.WARMING, weight=0.01))))
+    await until(lambda: running.pool.table.version == 2)
+    where = await homes(running)
+    leaving = where["s0"]
+    moving = [name for name, home in where.items() if home == leaving]
+    entries = [replace(one, state=InstanceState.DRAINING) if one.id == leaving else one for one in old]
+    new = next(number for number, one in enumerate(entries) if one.id != leaving)
+    entries[new] = replace(entries[new], revision="new")
+    world.api.state.set_table(replace(table, version=3, instances=tuple(entries)))
+    await until(lambda: running.pool.counters.handed_over["warmed"] == len(moving))
+    assert {(await turn(running, name, "go on"))[0] for name in moving} == {entries[new].id}
+
+
+async def test_a_session_that_has_found_another_home_stays_there(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine)
+    table = world.api.state.tables[running.pool.key]
+    await turn(running, "s0")
+    prompts = running.router.heirs._prompts
+    [kept] = prompts.of(running.pool.key)
+    home = kept.instance
+    kept.instance = next(one.id for one in table.instances if one.id != home)  # as if another router had had the last turn
+    revisions = {one.id: "old" if one.id in (home, kept.instance) else "new" for one in table.instances}
+    entries = tuple(replace(one, revision=revisions[one.id]) for one in table.instances)
+    leaving = kept.instance
+    world.api.state.set_table(replace(table, version=2, instances=entries))
+    await until(lambda: running.pool.table.version == 2)
+    change(world, running, leaving, InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
+    assert (await turn(running, "s0", "go on"))[0] == home
+
+
 async def test_a_lost_instances_sessions_have_heirs_too(world: World, start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead_router.relaying.heirs.BLINK_SECONDS", 0.3)
     running = await site(world, start_engine)

@@ -39,7 +39,10 @@ class Placing:
 
         A request not `admitted` before may be refused for predicted TTFT; any may be refused for full queues.
         """
-        state, request = self._state, tracked.request
+        state = self._state
+        if tracked.request.warms and self._has_home(tracked.request, now):
+            tracked.request = replace(tracked.request, within=None)
+        request = tracked.request
         whole = computing_all(request, state.view) if request.within is None else []
         if request.within is not None:
             found = choose_within(request, request.within, state.policy, state.view, now)
@@ -69,6 +72,12 @@ class Placing:
         if decision.overloaded:
             self._moving.rebalance(decision.overloaded, now)
         return None
+
+    def _has_home(self, request: RoutingRequest, now: float) -> bool:
+        """Whether its session has a home that takes requests: what warms an heir must not move it from there."""
+        home = None if request.session is None else self._state.bindings.get(request.session)
+        load = None if home is None or home.instance is None else self._state.loads.get(home.instance)
+        return load is not None and load.is_candidate(now)
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
         """Choose again for a queued request whose instance may no longer take it: a move if it lands
