@@ -125,7 +125,7 @@ class Retrying:
         tracked.decode_began = tracked.answer_began = tracked.transfer_from = None
         tracked.by_proxy = False
         self._bind(tracked, left, source, target, now)
-        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.unreachable))
+        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.tried, *tracked.unreachable))
         dispatch = self._dispatching.dispatch(tracked, now)
         found = Continuation(
             source=instance_of(source),

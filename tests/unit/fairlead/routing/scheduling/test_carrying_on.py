@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import HANDED_OVER, KeptFor
 from fairlead.reports.moves import MoveOutcome
@@ -83,6 +83,20 @@ def test_instances_that_refuse_the_connection_are_no_tries() -> None:
     assert scheduler.carry_on("r0", 2.0, left, carried_tokens=30, why="refused") is None
     decision = scheduler.fail("r0", 2.0)
     assert not decision
+    assert not scheduler.discrepancies()
+
+
+def test_the_rest_is_not_decoded_where_the_answer_broke_off_though_its_next_prefill_was_not_reached() -> None:
+    roles = [Role.PREFILL] * 3 + [Role.DECODE] * 3
+    parts = [replace(one, role=role) for one, role in zip(entries(6), roles, strict=True)]
+    scheduler = PoolScheduler(table(parts, policy="least-request"), "router-0", 0, sample_rate=1.0)
+    sent = begun(scheduler)
+    assert sent.decode is not None
+    again = scheduler.carry_on("r0", 1.0, sent.decode, carried_tokens=30, why="lost")
+    assert again is not None
+    third = scheduler.carry_on("r0", 1.1, again.instance, carried_tokens=30, why="refused")
+    assert third is not None
+    assert sent.decode not in (again.decode, third.decode)
     assert not scheduler.discrepancies()
 
 
