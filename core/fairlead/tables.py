@@ -427,6 +427,13 @@ class RoutingFacts:
         minimum=0.0,
         maximum=86400.0,
     )
+    hand_over_budget: float = number(
+        "Share of the pool's prefill throughput that may go into computing the last prompts of sessions again elsewhere while their instance leaves, "
+        "before their next turns come. Routers keep these prompts in memory for it, and write them nowhere. 0: nothing is kept or computed.",
+        0.2,
+        minimum=0.0,
+        maximum=1.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,8 @@ class Attempt:
 
 HANDED_OVER = "drained"
 """Why an answer goes on elsewhere whose instance drains and has not failed."""
+UNREACHED = frozenset({"refused", "unreachable"})
+"""The router's words for instances that took no connection, so that they never had the request."""
 
 
 @value

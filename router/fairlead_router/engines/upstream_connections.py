@@ -16,6 +16,8 @@ from typing import cast
 
 import httptools
 
+from fairlead.reports.decisions import UNREACHED
+
 HIGH_WATER = 256 * 1024
 """Bytes of an answer held for a slow client before the engine is paused."""
 
@@ -59,7 +61,7 @@ class UpstreamFailure(Exception):
     @property
     def reached(self) -> bool:
         """Whether the engine may have had the request; else there was no connection to send it on."""
-        return self.kind not in ("refused", "unreachable")
+        return self.kind not in UNREACHED
 
 
 class UpstreamConnection(asyncio.Protocol):

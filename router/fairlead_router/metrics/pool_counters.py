@@ -64,6 +64,8 @@ class PoolCounters:
         "direct",
         "engine_stalls",
         "failed",
+        "handed_over",
+        "handed_over_tokens",
         "handover",
         "hit_tokens",
         "implausible_usages",
@@ -107,6 +109,9 @@ class PoolCounters:
         self.uncarried: Counter[str] = Counter()
         """Answers that broke off and did not, by why not."""
         self.recomputed_tokens = 0
+        self.handed_over: Counter[str] = Counter()
+        """Sessions whose instance leaves, by whether another one has computed their prompt."""
+        self.handed_over_tokens = 0
         self.carrying = Distribution()
         """From the moment when an answer broke off to the next piece of it."""
         self.prompt_tokens = 0

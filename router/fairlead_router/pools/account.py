@@ -169,10 +169,11 @@ class PoolAccount:
         ticket = Ticket(request, charge)
         self.tickets[request.id] = ticket
         self.waiting += 1
-        self._used_at = now
-        self._counters.submitted += 1
-        if self._classes.are_declared:
-            self._counters.classes[request.priority_class].submitted += 1
+        if not request.warms:
+            self._used_at = now
+            self._counters.submitted += 1
+            if self._classes.are_declared:
+                self._counters.classes[request.priority_class].submitted += 1
         try:
             results = self._scheduler.submit(request, now)
         except BaseException:
@@ -254,6 +255,10 @@ class PoolAccount:
             ticket.carried_at = now if ticket.carried_at is None else ticket.carried_at
             ticket.is_carried = True
         return dispatch
+
+    def can_carry_on(self, ticket: Ticket, left: str, now: float) -> bool:
+        """Whether another instance than `left` is there for the rest of the answer."""
+        return not ticket.ended and self._scheduler.can_carry_on(ticket.request.id, now, left)
 
     def goes_on(self, ticket: Ticket, now: float) -> None:
         """The answer that was to go on elsewhere does."""
@@ -344,6 +349,8 @@ class PoolAccount:
     def _refuse(self, ticket: Ticket, refusal: Refusal, ending: Ending, now: float) -> None:
         if not ticket.ended:
             self._end(ticket, ending, now)
+            if ticket.request.warms:
+                return
             self._counters.refused[refusal.reason.value] += 1
             if self._classes.are_declared:
                 self._counters.classes[ticket.request.priority_class].refused += 1
@@ -371,10 +378,11 @@ class PoolAccount:
             else:
                 ticket.dispatched_at = now
                 ticket.queued_seconds = now - ticket.request.arrived_at
-                self._counters.count_decode_only(result)
-                self._counters.prompt_tokens += ticket.request.prompt_tokens
-                self._counters.hit_tokens += result.hit_tokens
-                self._counters.queued.observe(ticket.queued_seconds)
+                if not ticket.request.warms:
+                    self._counters.count_decode_only(result)
+                    self._counters.prompt_tokens += ticket.request.prompt_tokens
+                    self._counters.hit_tokens += result.hit_tokens
+                    self._counters.queued.observe(ticket.queued_seconds)
             if ticket.when_decided is not None:
                 ticket.when_decided()
 

@@ -76,6 +76,8 @@ class Settling:
                 usage = Usage(usage.output_tokens, usage.cached_tokens, ticket.request.prompt_tokens)
             ticket.usage = usage
             self._counters.output_tokens += usage.output_tokens
+        if ticket.request.warms:
+            return
         if ending is Ending.SERVED:
             self._counters.served += 1
         else:

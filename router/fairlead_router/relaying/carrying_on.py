@@ -38,8 +38,12 @@ from fairlead_router.protocols.dialects import Dialect, error_event
 from fairlead_router.protocols.prompts import Document
 from fairlead_router.relaying.calls import Call, Calls, CarriedAnswer, Client
 
-MOST_TIMES = 2
-"""How often one answer may go on elsewhere."""
+MOST_LOSSES = 2
+"""How many instances may fail under a request whose answer has begun, those included that were lost before: what kills
+its engines must not go through the pool.
+"""
+MOST_HAND_OVERS = 16
+"""How often instances that drain may hand one answer over, each for the price of its prompt."""
 REST_REFUSED = "rest-refused"
 """The kind of failure of an engine that refuses the request for a rest."""
 REFUSED_SECONDS = 600.0
@@ -92,6 +96,7 @@ class CarryingOn:
         now = self._now()
         if failure.kind != HANDED_OVER:
             pool.engine_failed(instance, failure.kind, now, ticket)
+            call.losses += failure.reached
         if failure.kind == REST_REFUSED:
             self._refused[pool.key, call.dialect] = now
         ending = _ending(call, reader, failure, why or f"{instance} was lost: {failure}")
@@ -107,7 +112,7 @@ class CarryingOn:
         log = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}
         if dispatch is not None:
             call.rest = call.rest or CarriedAnswer(call.head, len(call.body), _as_asked(call))
-            call.rest.times += 1
+            call.rest.handed_over += failure.kind == HANDED_OVER
             call.rest.ending = ending
             logger.warning("an answer goes on elsewhere", extra={**log, "to": dispatch.instance, "given_tokens": carried})
             return dispatch
@@ -129,7 +134,7 @@ class CarryingOn:
         """Why the answer, as far as it has come, could not be continued by another instance; None if it could."""
         if call.kept is None:
             return Uncarried.OFF
-        if call.rest is not None and call.rest.times >= MOST_TIMES:
+        if call.losses >= MOST_LOSSES or (call.rest is not None and call.rest.handed_over >= MOST_HAND_OVERS):
             return Uncarried.LIMIT
         call.kept.settle()
         document = _document(_as_asked(call) if call.rest is None else call.rest.body)
@@ -307,5 +312,5 @@ class HandOvers:
                 continue
             waited = now - self._since[name, leaving] >= pool.table.routing.hand_over_after_seconds
             begun = bool(call.kept.pieces) or call.kept.has_content
-            if waited and begun and pool.accepting - {leaving} and self._carrying.may_hand_over(call, pool):
+            if waited and begun and pool.account.can_carry_on(ticket, leaving, now) and self._carrying.may_hand_over(call, pool):
                 connection.abort(UpstreamFailure(HANDED_OVER, f"{instance} drains"))

@@ -18,6 +18,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead_router.engines.upstream_connections import UpstreamFailure
 from fairlead_router.pools.charges import Charge
+from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import StreamReader, Usage, is_response_id, read_whole, usage_of
@@ -57,6 +58,7 @@ class Proxy:
         held: HeldResponses,
         carrying: CarryingOn,
         moves: CacheMoves,
+        prompts: KeptPrompts,
         now: Callable[[], float],
     ) -> None:
         self._sender = sender
@@ -65,6 +67,7 @@ class Proxy:
         self._asking = asking
         self._calls = calls
         self._held = held
+        self._prompts = prompts
         self._now = now
 
     async def relay(
@@ -177,6 +180,7 @@ class Proxy:
         would not wait for another engine, and the session would leave a home that works.
         """
         now = self._now()
+        call.losses += failure.kind == "lost"
         call.drop_connection()
         call.awaited_since = call.quiet_since = 0.0
         pool.engine_failed(instance, failure.kind, now, ticket)
@@ -352,9 +356,21 @@ class Proxy:
                 exchange.doubt.contradicted(now)
             exchange.pool.engine_worked(exchange.instance, now)
             exchange.pool.account.complete(exchange.ticket, now, usage)
+            self._keep_prompt(exchange, now)
         else:
             exchange.pool.account.decline(exchange.ticket, now)
         self._sender.release(exchange.call, exchange.connection)
+
+    def _keep_prompt(self, exchange: Exchange, now: float) -> None:
+        """Keep what may have to be computed elsewhere. What needs its client's credential, or a conversation that its
+        engine keeps, cannot be asked for again.
+        """
+        pool, call, request = exchange.pool, exchange.call, exchange.ticket.request
+        if pool.table.routing.hand_over_budget <= 0 or request.warms or not request.blocks or request.within is not None:
+            return
+        if call.rest is None and not pool.pass_credentials:
+            prompt = KeptPrompt(request, call.head, call.body, call.dialect, call.model, exchange.dispatch.instance, now)
+            self._prompts.keep(pool.key, prompt)
 
     def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()

@@ -41,6 +41,10 @@ class RoutingRequest:
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
     movable: bool = False
     """Whether whoever sends it can first let its instance fetch KV blocks of the prompt from another one."""
+    warms: bool = False
+    """Whether nobody waits for it: a router sends a session's last prompt again, so that its new home holds it. It is
+    work for its instance, but no demand, and neither decided for the record nor judged.
+    """
     prompt_bytes: int = 0
     """Bytes that `prompt_tokens` were counted from; 0 = they are the engine's own."""
     prompt_kind: str = ""

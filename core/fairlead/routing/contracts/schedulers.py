@@ -206,6 +206,9 @@ class Scheduler(Protocol):
         no other instance is left, then nothing has changed. `first_token` says that the answer goes on.
         """
 
+    def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
+        """Whether `carry_on` would find another instance than `left` for the answer now, and none that failed last."""
+
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:

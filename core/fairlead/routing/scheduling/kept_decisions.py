@@ -124,7 +124,7 @@ class KeptDecisions:
     def end(self, tracked: TrackedRequest, end: End, table: RoutingTable, now: float) -> None:
         """The request has ended: keep its decision or not."""
         noted = self._noted.pop(tracked.request.id, None)
-        if not self._wanted or tracked.is_elsewhere or not tracked.decision_id:
+        if not self._wanted or tracked.is_elsewhere or not tracked.decision_id or tracked.request.warms:
             return
         why = _why_kept(tracked, end, table)
         self._ended[why] += 1

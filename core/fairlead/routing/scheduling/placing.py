@@ -41,7 +41,10 @@ class Placing:
         A request that was not `admitted` before may be refused for its predicted TTFT; any request may be refused for
         full queues.
         """
-        state, request = self._state, tracked.request
+        state = self._state
+        if tracked.request.warms and self._has_home(tracked.request, now):
+            tracked.request = replace(tracked.request, within=None)
+        request = tracked.request
         whole = computing_all(request, state.view) if request.within is None else []
         if request.within is not None:
             found = choose_within(request, request.within, state.policy, state.view, now)
@@ -71,6 +74,12 @@ class Placing:
         if decision.overloaded:
             self._moving.rebalance(decision.overloaded, now)
         return None
+
+    def _has_home(self, request: RoutingRequest, now: float) -> bool:
+        """Whether its session has a home that takes requests: what warms an heir must not move it from there."""
+        home = None if request.session is None else self._state.bindings.get(request.session)
+        load = None if home is None or home.instance is None else self._state.loads.get(home.instance)
+        return load is not None and load.is_candidate(now)
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
         """Choose an instance again for a queued request whose instance may no longer take it. It moves if another one
@@ -130,7 +139,7 @@ class Placing:
                 self._moving.record_reroute(tracked, tracked.left, instance, cause, now)
             tracked.left = ""
         state.enqueue(tracked, instance, now, decision.decode)
-        if not tracked.is_offered:
+        if not (tracked.is_offered or tracked.request.warms):
             tracked.is_offered = True
             load = state.loads[instance]
             pace = load.prefill_pace if state.view.routers == 1 else load.lasting_pace  # the other holds others' prefills too

@@ -131,6 +131,8 @@ class Progress:
         learn_whole_answer(state, tracked, decoded_on, now, output_tokens, cached_tokens)
         if state.tenants is not None:
             state.answers.observe(tracked.request.tenant, output_tokens)
+        if tracked.request.warms:
+            return self._outcomes.take((instance,), now)
         if ttft is not None:
             state.recorder.slo.completed(tracked.request.priority_class, state.table, now, ttft, tpot)
         state.recorder.loads.completed(
@@ -178,6 +180,8 @@ class Progress:
         end = End(how, rejection, ttft if outcome is MoveOutcome.CANCELLED else _ttft_seconds(tracked), tpot)
         self._outcomes.end(tracked, outcome, now, end)
         load = state.loads.get(counted_on)
+        if tracked.request.warms:
+            return self._outcomes.take((instance,), now)
         if outcome is MoveOutcome.FAILED:
             state.recorder.slo.failed(tracked.request.priority_class, state.table, now)
             if load is not None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.decisions import HANDED_OVER, Continuation
+from fairlead.reports.decisions import HANDED_OVER, UNREACHED, Continuation
 from fairlead.reports.moves import MoveCause
 from fairlead.routing.admission.refusals import upstream_failed
 from fairlead.routing.choosing.candidates import least_pending
@@ -109,10 +109,10 @@ class Retrying:
             return None
         state.view.now = now
         if tracked.resuming_since is None:
-            tracked.tried = (left,)  # what failed before the answer began may serve its rest
-        decode_left = left == tracked.decode
-        stays = tracked.instance if decode_left and tracked.instance in state.loads else None
-        target = self._target(tracked, left, stays) if to is None else to
+            tracked.tried, tracked.unreachable = (left,), ()  # what failed before the answer began may serve its rest
+        elif why in UNREACHED:
+            _passed_over(tracked, left)
+        target = self._rest_target(tracked, left) if to is None else to
         if target is None:
             return None
         source = tracked.decodes_on
@@ -125,7 +125,7 @@ class Retrying:
         tracked.decode_began = tracked.answer_began = tracked.transfer_from = None
         tracked.by_proxy = False
         self._bind(tracked, left, source, target, now)
-        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.unreachable))
+        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.tried, *tracked.unreachable))
         dispatch = self._dispatching.dispatch(tracked, now)
         found = Continuation(
             source=instance_of(source),
@@ -140,6 +140,21 @@ class Retrying:
         )
         tracked.continuations = (*tracked.continuations, found)
         return dispatch
+
+    def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
+        """See `Scheduler.can_carry_on`."""
+        tracked = self._state.requests.get(request_id)
+        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return False
+        self._state.view.now = now
+        if tracked.resuming_since is None:
+            tracked = replace(tracked, tried=(left,), unreachable=())
+        target = self._rest_target(tracked, left)
+        return target is not None and target not in self._state.suspected
+
+    def _rest_target(self, tracked: TrackedRequest, left: str) -> str | None:
+        stays = tracked.instance if left == tracked.decode and tracked.instance in self._state.loads else None
+        return self._target(tracked, left, stays)
 
     def second_opinion(
         self,

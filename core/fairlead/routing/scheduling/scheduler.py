@@ -102,7 +102,8 @@ class PoolScheduler:
         """Admit, choose, queue; see the protocol. Raises ValueError when a request of this id is already in flight."""
         self._waiting.place_new(self._admit(request, submitted_at=now, now=now), now)
         outcomes = self._outcomes.take((), now)
-        self._state.recorder.loads.arrived(request.prompt_tokens, now)
+        if not request.warms:
+            self._state.recorder.loads.arrived(request.prompt_tokens, now)
         return outcomes
 
     def _admit(self, request: RoutingRequest, *, submitted_at: float, now: float) -> TrackedRequest:
@@ -179,6 +180,10 @@ class PoolScheduler:
     ) -> Dispatch | None:
         """Its answer, which has begun, is to go on at another instance; see the protocol."""
         return self._retrying.carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
+
+    def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
+        """Whether another instance could end its answer; see the protocol."""
+        return self._retrying.can_carry_on(request_id, now, left)
 
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
