@@ -167,6 +167,8 @@ class DeadlineQueue:
         self.find_late(now)
         if now < self._nothing_until:
             return None
+        if len(self._able) == 1 and self._turns is None and not self._late.requests and (alone := self._take_alone(now)) is not None:
+            return alone
         late = self._shortest_late()
         if late is not None and 0 < self._seconds(late) <= self._earned:
             self._earned -= self._seconds(late)
@@ -181,6 +183,36 @@ class DeadlineQueue:
         if late is None or not self._rules.late_may_go():
             return None
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
+
+    def _take_alone(self, now: float) -> TrackedRequest | None:
+        """The only request, if it is sent at once and in time, as in any pool that keeps up; else None, and nothing has
+        changed.
+        """
+        (tracked,) = self._able.values()
+        load = self._load
+        seconds = _seconds(tracked, load.prefill_pace)
+        if now + self._ahead_seconds(now) + seconds > self._due(tracked):
+            return None
+        rest = self._rest_seconds(seconds)
+        if rest and not load.prefilling and now < self._rested_at(seconds, now):
+            return None
+        load.owe_rest(rest, now)
+        self._able.clear()
+        self._nothing_until = -inf
+        return tracked
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether it can be used again when it is empty: tenants' turns end with their queue."""
+        return self._turns is None
+
+    def begin_again(self) -> None:
+        """Be as a new queue; it is empty."""
+        if self._earned or self._late.has_had_any:
+            self._earned, self._late, self._first_late = 0.0, LateByLength(), None
+        self._latest_starts.clear()
+        self._pace_then = self._load.prefill_pace
+        self._nothing_until = -inf
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """Like `take`, but only a request that can still be in time and may be sent right behind those in flight."""
