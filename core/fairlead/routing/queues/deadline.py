@@ -366,10 +366,13 @@ def next_pace(
     `rising` times that when it is longer than the pace; it is taken to be at most four times as long as the pace says,
     and none to be expected to take longer than ten minutes.
     """
-    expected = min(predicted_seconds, LONGEST_PREFILL_SECONDS) + STEP_SECONDS
+    expected = (predicted_seconds if predicted_seconds < LONGEST_PREFILL_SECONDS else LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)
-    observed = min(MOST_TIMES * pace, max(pace / MOST_TIMES, seconds / expected)) if seconds == seconds else pace
-    observed = min(SLOWEST, max(FASTEST, observed))
+    observed = seconds / expected if seconds == seconds else pace
+    if not pace / MOST_TIMES <= observed <= MOST_TIMES * pace:  # no calls: this runs twice for each first token
+        observed = MOST_TIMES * pace if observed > pace else pace / MOST_TIMES
+    if not FASTEST <= observed <= SLOWEST:
+        observed = SLOWEST if observed > SLOWEST else FASTEST
     weight *= expected / usual_seconds * (rising if observed > pace else 1.0)
     return pace + weight * (observed - pace), usual_seconds
 
