@@ -94,9 +94,10 @@ class Gateway:
         if endpoint is None and len(raw_path) > 1 and raw_path.endswith(b"/"):
             scope["raw_path"] = raw_path = raw_path[:-1]  # engines would redirect, and a client need not come twice
             endpoint = paths.find(raw_path)
-        given, client.explains = _asked(scope["headers"])
-        if given and is_shown_id(given):
-            client.name(given.encode())
+        if b"x-request-id" in client.headers or EXPLAIN_HEADER in client.headers:
+            given, client.explains = _asked(scope["headers"])
+            if given and is_shown_id(given):
+                client.name(given.encode())
         dialect = endpoint.dialect if endpoint is not None else paths.dialect_of(raw_path)
         try:
             if endpoint is None:

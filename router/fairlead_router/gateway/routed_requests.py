@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, prompt_root
 from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
+from fairlead.tables import DEFAULT_CLASS
 from fairlead_router.gateway.claims import priority_class, tenant
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.pools.keys import GatewayKey, GatewayKeys
@@ -161,18 +162,22 @@ class RoutedRequests:
         adapter = pool.adapter(parsed.model)
         root = prompt_root(adapter, parsed.prompt.root)
         blocks = block_hashes(prompt, pool.block_bytes, root)
-        size, sizes = prompt_size(endpoint, parsed.document, parsed.prompt), pool.token_sizes
-        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, sizes.tokens(size.counted_bytes, size.kind), adapter)
+        (kind, counted_bytes, is_plain_text), sizes = prompt_size(endpoint, parsed.document, parsed.prompt), pool.token_sizes
+        prompt_tokens = sizes.tokens(counted_bytes, kind)
+        engine_blocks: tuple[int, ...] = ()
+        if pool.scheduler.caches.heard:
+            known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, prompt_tokens, adapter)
+            prompt_tokens, engine_blocks = known.prompt_tokens, known.engine_blocks
         first_hash = first_bytes_hash(prompt, pool.block_bytes, blocks, root)
-        as_others = sizes.of(size.kind) == sizes.bytes_per_token
+        as_others = not blocks or sizes.of(kind) == sizes.bytes_per_token
         return RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived_at,
-            prompt_tokens=known.prompt_tokens,
-            prompt_bytes=size.counted_bytes,
-            prompt_kind=size.kind,
-            is_plain_text=size.is_plain_text,
-            block_tokens=0 if as_others or not blocks else max(1, round(known.prompt_tokens * pool.block_bytes / len(prompt))),
+            prompt_tokens=prompt_tokens,
+            prompt_bytes=counted_bytes,
+            prompt_kind=kind,
+            is_plain_text=is_plain_text,
+            block_tokens=0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / len(prompt))),
             blocks=blocks,
             first_bytes_hash=first_hash,
             session=names[0] if names else None,
@@ -182,10 +187,10 @@ class RoutedRequests:
             streamed=parsed.stream,
             divisible=not pool.divides or (endpoint.divides and is_divisible(parsed.document)),
             movable=movable and pool.moves_caches and endpoint.divides and is_divisible(parsed.document),
-            priority_class=priority_class(headers, key, pool, trusted=self._trusted),
+            priority_class=priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
             tenant=tenant(headers, key, pool, trusted=self._trusted),
             body_bytes=body_bytes,
-            engine_blocks=known.engine_blocks,
+            engine_blocks=engine_blocks,
             client_id=client_id,
             explain=explain,
             within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,

@@ -209,7 +209,8 @@ class PoolAccount:
             self._counters.ttft.observe(now - ticket.request.arrived_at)
             if self._classes.are_declared:
                 self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
-            self.deliver(self._scheduler.first_token(ticket.request.id, now), now)
+            if results := self._scheduler.first_token(ticket.request.id, now):
+                self.deliver(results, now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
         """The instance failed before its answer had content: ask the scheduler for another one, or report that a proxy
@@ -308,7 +309,8 @@ class PoolAccount:
         if usage.cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
             self._counters.compare(ticket.verdict, usage.cached_tokens)
         self._end(ticket, Ending.SERVED, now, usage)
-        self.deliver(self._scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens), now)
+        if results := self._scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens):
+            self.deliver(results, now)
         request = ticket.request
         if usage.prompt_tokens and self._token_sizes.observe(
             request.prompt_bytes, usage.prompt_tokens, now, request.prompt_kind, text=request.is_plain_text

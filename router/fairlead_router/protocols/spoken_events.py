@@ -86,6 +86,11 @@ class Spoken:
         return self.done or (bool(self.closed) and self.closed >= self.opened)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether further events count: its last one has not arrived, nor a failure."""
+        return not self.done and self.failure is None
+
+    @property
     def is_answer(self) -> bool:
         """Whether it has content, or a reason to end without content."""
         return self.started or bool(self.closed)
@@ -93,6 +98,12 @@ class Spoken:
     def hear(self, name: bytes, document: Any) -> None:
         """The next event: its name, and its decoded data, None if that is not JSON."""
         raise NotImplementedError
+
+    def hear_plain(self) -> None:
+        """The next event is the one choice's text, which is counted with those like it."""
+        self.only_counts = False
+        self.started = True
+        self.opened.add(0)
 
     def ends(self) -> None:
         """`[DONE]` arrived."""

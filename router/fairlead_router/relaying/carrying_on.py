@@ -32,7 +32,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import StreamReader
-from fairlead_router.protocols.answers_so_far import SETTLED_AT, AnswerSoFar, ResponseSoFar, answer_so_far
+from fairlead_router.protocols.answers_so_far import SETTLED_AT, AnswerSoFar, ResponseSoFar
 from fairlead_router.protocols.continuations import Rest, Uncarried, rest, stops, unlike, why_not
 from fairlead_router.protocols.dialects import Dialect, error_event
 from fairlead_router.protocols.prompts import Document
@@ -70,11 +70,11 @@ class CarryingOn:
         self._refused: dict[tuple[PoolKey, Dialect], float] = {}
         """By pool and protocol, when an engine last refused a request for a rest."""
 
-    def keep(self, call: Call, pool: Pool) -> AnswerSoFar | None:
-        """What the call keeps of the answer that begins now; None if its pool wants none to go on elsewhere."""
-        if call.kept is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
-            call.kept = answer_so_far(call.dialect)
-        return call.kept
+    def keep(self, call: Call, pool: Pool) -> list[bytes] | None:
+        """Where the call keeps the pieces of the answer that begins now; None if its pool continues no answers."""
+        if call.sent is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
+            call.sent = []
+        return call.sent
 
     # ── when it breaks off ──
 
@@ -296,7 +296,7 @@ class HandOvers:
         }
         self._since = {place: self._since.get(place, now) for place in draining}
         for call in self._calls.under_way():
-            if call.kept is not None and len(call.kept.pieces) > SETTLED_AT:
+            if call.sent is not None and len(call.sent) > SETTLED_AT and call.kept is not None:
                 call.kept.settle()
             if draining:
                 self._hand_over(call, draining, now)

@@ -285,7 +285,7 @@ class Proxy:
         call = exchange.call
         kept = self._carrying.keep(call, exchange.pool)
         reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage, whole=kept is not None)
-        keep = None if kept is None else kept.pieces.append
+        keep = None if kept is None else kept.append
         beginnings = _StreamBeginnings(self, exchange, self._now)
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
 

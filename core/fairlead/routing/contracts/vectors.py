@@ -153,8 +153,8 @@ class PoolVectors:
         pending_microseconds[index] = load.pending_prefill_microseconds
         wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6
         under_way_since[index], under_way_seconds[index] = load.under_way
-        decode_share[index] = share = self.share_of(load)
-        rests[index] = resting(share)
+        decode_share[index] = share = self.share_of(load) if load.decoding or load.others is not None else 0.0
+        rests[index] = resting(share) if share else 0.0
         rested_since[index] = -inf if load.last_first_token_at is None else load.last_first_token_at + (load.rest_owed if share else 0.0)
         decode_tokens[index] = load.decode_tokens
         requests[index] = waiting + prefilling + load.decoding

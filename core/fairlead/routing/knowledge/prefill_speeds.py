@@ -33,6 +33,12 @@ TOGETHER_SECONDS = 0.005
 """First tokens of an instance this close together come of one step, and count as one prefill."""
 AGAIN_SHARE = 0.2
 """The median is found again when so large a part of the prefills is new."""
+AGAIN_SECONDS = 0.5
+"""Seconds between two such times once all are kept that may be: with thousands of prefills a second, finding the speed
+after each fifth would cost a twentieth of all that a router does.
+"""
+AGAIN_TIMES = 5
+"""It is found again when so many times all are new, however soon that is."""
 ODD = 2.0
 """A prefill this many times faster or slower than the median says nothing about the others."""
 FAST_SHARE = 0.25
@@ -81,6 +87,7 @@ class PrefillSpeeds:
         come: where prompts are short, each first token would look through all that are kept.
         """
         self._new = 0
+        self._measured_at = -inf
         self._used = 0
         self._spread: Spread | None = None
 
@@ -98,10 +105,17 @@ class PrefillSpeeds:
         latest = self._latest[instance] = _Prefill(instance, tokens, seconds, now)
         self._take(latest)
         self._new += 1
-        is_time = self._tells if self.tokens_per_second is None else self._new > AGAIN_SHARE * len(self._prefills)
+        is_time = self._tells if self.tokens_per_second is None else self._is_due(now)
         if is_time:
+            self._measured_at = now
             self._measure()
         return is_time
+
+    def _is_due(self, now: float) -> bool:
+        kept = len(self._prefills)
+        if kept == KEPT_PREFILLS and self._new < AGAIN_TIMES * kept and 0 <= now - self._measured_at < AGAIN_SECONDS:
+            return False
+        return self._new > AGAIN_SHARE * kept
 
     def forget(self, instance: str) -> None:
         """Forget an instance that is gone, or where another engine runs now."""

@@ -144,6 +144,8 @@ class LiveView:
         return instance in self._drained
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
+        if not (request.blocks or self.caches.heard):
+            return 0
         blocks = self.prefixes.match(instance, request.blocks)
         if self.told:
             blocks = max(blocks, self.told.match(request.blocks).get(instance, 0))
@@ -151,6 +153,8 @@ class LiveView:
         return self.caches.hit_tokens(request, instance, remembered)
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        if not (request.blocks or self.caches.heard):
+            return {}
         block_tokens = request.block_tokens or self.table.engine.block_tokens
         most = request.prompt_tokens - 1
         if most < 1:

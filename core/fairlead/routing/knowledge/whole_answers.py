@@ -21,6 +21,12 @@ ENOUGH_ANSWERS = 16
 """With fewer, no speed counts as measured."""
 AGAIN_SHARE = 0.1
 """The figures are found again when so large a part of the answers is new."""
+AGAIN_SECONDS = 0.5
+"""Seconds between two such times once all are kept that may be: with thousands of answers a second, finding the figures
+after each tenth would cost more than a tenth of all that a router does.
+"""
+AGAIN_TIMES = 4
+"""They are found again when so many times all are new, however soon that is."""
 NEAR_SHARE = 0.9
 """Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
@@ -55,6 +61,7 @@ class WholeAnswers:
         self._at = np.zeros(KEPT_ANSWERS)
         self._instances: list[str] = [""] * KEPT_ANSWERS
         self._next = self._count = self._new = 0
+        self._measured_at = -inf
 
     def observe(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
@@ -67,13 +74,16 @@ class WholeAnswers:
         if not LEAST_SECONDS <= seconds <= MOST_SECONDS or not 0 <= steps <= MOST_TOKENS:
             return False
         row = prompt_tokens / seconds, steps / seconds, steps * context_tokens / seconds, steps * requests / seconds
-        if not all(0 <= one < inf for one in row):
+        if not (0 <= min(row) and sum(row) < inf):  # a sum is no number where one of its parts is none
             return False
         at = self._next
         self._rows[at], self._at[at], self._instances[at] = row, now, instance
         self._next, self._count, self._new = (at + 1) % KEPT_ANSWERS, min(self._count + 1, KEPT_ANSWERS), self._new + 1
         if self._count < ENOUGH_ANSWERS or self._new < AGAIN_SHARE * self._count:
             return False
+        if self._count == KEPT_ANSWERS and self._new < AGAIN_TIMES * KEPT_ANSWERS and 0 <= now - self._measured_at < AGAIN_SECONDS:
+            return False
+        self._measured_at = now
         self._measure()
         return True
 

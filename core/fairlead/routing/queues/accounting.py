@@ -346,9 +346,10 @@ class Accounting:
         return load.waiting + load.prefilling + load.decoding + load.incoming
 
     def _estimate(self, tracked: TrackedRequest, hit_tokens: int) -> None:
+        tokens = tracked.input_tokens
         tracked.hit_tokens = hit_tokens
-        tracked.miss_tokens = max(1, tracked.input_tokens - hit_tokens)
-        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tracked.input_tokens, hit_tokens))
+        tracked.miss_tokens = max(1, tokens - hit_tokens)
+        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tokens, hit_tokens))
 
     def _count_late(self, tracked: TrackedRequest, microseconds: int) -> None:
         self.loads[tracked.instance].late_prefill_microseconds += microseconds

@@ -167,6 +167,8 @@ class DeadlineQueue:
         self.find_late(now)
         if now < self._nothing_until:
             return None
+        if len(self._able) == 1 and self._turns is None and not self._late.requests and (alone := self._take_alone(now)) is not None:
+            return alone
         late = self._shortest_late()
         if late is not None and 0 < self._seconds(late) <= self._earned:
             self._earned -= self._seconds(late)
@@ -181,6 +183,36 @@ class DeadlineQueue:
         if late is None or not self._rules.late_may_go():
             return None
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
+
+    def _take_alone(self, now: float) -> TrackedRequest | None:
+        """The only request, if it is sent at once and in time, as in any pool that keeps up; else None, and nothing has
+        changed.
+        """
+        (tracked,) = self._able.values()
+        load = self._load
+        seconds = _seconds(tracked, load.prefill_pace)
+        if now + self._ahead_seconds(now) + seconds > self._due(tracked):
+            return None
+        rest = self._rest_seconds(seconds)
+        if rest and not load.prefilling and now < self._rested_at(seconds, now):
+            return None
+        load.owe_rest(rest, now)
+        self._able.clear()
+        self._nothing_until = -inf
+        return tracked
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether it can be used again when it is empty: tenants' turns end with their queue."""
+        return self._turns is None
+
+    def begin_again(self) -> None:
+        """Be as a new queue; it is empty."""
+        if self._earned or self._late.has_had_any:
+            self._earned, self._late, self._first_late = 0.0, LateByLength(), None
+        self._latest_starts.clear()
+        self._pace_then = self._load.prefill_pace
+        self._nothing_until = -inf
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """Like `take`, but only a request that can still be in time and may be sent right behind those in flight."""
@@ -334,10 +366,13 @@ def next_pace(
     `rising` times that when it is longer than the pace; it counts as at most four times as long as the pace says, and
     as at most ten minutes.
     """
-    expected = min(predicted_seconds, LONGEST_PREFILL_SECONDS) + STEP_SECONDS
+    expected = (predicted_seconds if predicted_seconds < LONGEST_PREFILL_SECONDS else LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)
-    observed = min(MOST_TIMES * pace, max(pace / MOST_TIMES, seconds / expected)) if seconds == seconds else pace
-    observed = min(SLOWEST, max(FASTEST, observed))
+    observed = seconds / expected if seconds == seconds else pace
+    if not pace / MOST_TIMES <= observed <= MOST_TIMES * pace:  # no calls: this runs twice for each first token
+        observed = MOST_TIMES * pace if observed > pace else pace / MOST_TIMES
+    if not FASTEST <= observed <= SLOWEST:
+        observed = SLOWEST if observed > SLOWEST else FASTEST
     weight *= expected / usual_seconds * (rising if observed > pace else 1.0)
     return pace + weight * (observed - pace), usual_seconds
 

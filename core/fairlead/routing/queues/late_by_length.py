@@ -29,6 +29,11 @@ class LateByLength:
     def __contains__(self, request_id: str) -> bool:
         return request_id in self.requests
 
+    @property
+    def has_had_any(self) -> bool:
+        """Whether something of former ones is left."""
+        return bool(self._heaps)
+
     def add(self, tracked: TrackedRequest) -> None:
         """Count one more late request."""
         if self._entries > 2 * len(self.requests) + SPARE_ENTRIES:

@@ -72,7 +72,7 @@ class Dispatching:
                 continue
             sent.append(self.dispatch(tracked, now))
         if not queue:
-            del state.queues[instance]
+            state.put_away(instance)
         return sent
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:

@@ -55,17 +55,19 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     load.paced_at = now
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
-    predicted = state.prefill_times.seconds(tracked.input_tokens, tracked.hit_tokens)  # by the speed of now
+    tokens, routers = tracked.input_tokens, state.view.routers
+    predicted = state.prefill_times.seconds(tokens, tracked.hit_tokens)  # by the speed of now
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
-    rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
+    rising = RISING_AMONG_OTHERS if routers > 1 else 1.0
     load.lasting_pace, load.usual_prefill_seconds = next_pace(
         load.lasting_pace, load.usual_prefill_seconds, seconds, predicted, LASTING_PACE_WEIGHT, rising
     )
     if not tracked.transfer_tokens:
-        before, knew = state.prefill_times.speed, state.prefill_times.is_measured
-        state.prefill_times.speeds.among_others = state.view.routers > 1
-        state.prefill_times.observe(tracked.instance, tracked.input_tokens, tracked.hit_tokens, seconds, now)
-        if state.prefill_times.speed != before:
+        times = state.prefill_times
+        before, knew = times.speed, times.is_measured
+        times.speeds.among_others = routers > 1
+        times.observe(tracked.instance, tokens, tracked.hit_tokens, seconds, now)
+        if times.speed != before:
             follow_speed(state, before, now, paces_hold=knew)
 
 

@@ -143,6 +143,8 @@ class Recorder:
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
         """Settle the outcome of the moves that the request carried."""
+        if not (tracked.migrations or tracked.reroutes):
+            return
         for moves, carried in ((self._migrations, tracked.migrations), (self._reroutes, tracked.reroutes)):
             if carried:
                 self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, tracked.transfer, self._limit)

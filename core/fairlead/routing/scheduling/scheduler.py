@@ -148,8 +148,8 @@ class PoolScheduler:
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """The KV blocks that the request fetches from another instance have arrived, or will not: that one's link is free
-        again.
+        """The KV blocks that the request fetches from another instance have arrived, or will not: the source's link is
+        free again.
 
         Unknown ids are ignored.
         """

@@ -32,7 +32,7 @@ from fairlead.routing.knowledge.transfer_times import TransferTimes
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import build_queue
-from fairlead.routing.queues.deadline import DeadlineRules
+from fairlead.routing.queues.deadline import DeadlineQueue, DeadlineRules
 from fairlead.routing.queues.late_requests import LateRequests
 from fairlead.routing.queues.overtaking import OvertakenInQueues
 from fairlead.routing.queues.queueing import Queue
@@ -66,6 +66,8 @@ class SchedulerState:
         self.loads = self.accounting.loads
         self.requests = self.accounting.requests
         self.queues: dict[str, Queue] = {}
+        self.emptied: dict[str, DeadlineQueue] = {}
+        """Empty queues of this table's order, for the next requests of their instances: most wait for no other."""
         self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
         """In order of submission."""
@@ -154,7 +156,12 @@ class SchedulerState:
         self.count_in(tracked, instance, now, decode)
         queue = self.queues.get(instance)
         if queue is None:
-            queue = self.queues[instance] = self.new_queue(instance)
+            queue = self.emptied.pop(instance, None)
+            if queue is None:
+                queue = self.new_queue(instance)
+            else:
+                queue.begin_again()
+            self.queues[instance] = queue
         if self.tenants is not None:
             tracked.answer_microseconds = self._answer_microseconds(tracked.request)
         queue.add(tracked)
@@ -183,7 +190,7 @@ class SchedulerState:
         queue = self.queues[tracked.instance]
         queue.remove(tracked.request.id)
         if not queue:
-            del self.queues[tracked.instance]
+            self.put_away(tracked.instance)
         self.accounting.unplace(tracked)
 
     def end(self, tracked: TrackedRequest) -> None:
@@ -192,13 +199,19 @@ class SchedulerState:
         if queue is not None:
             queue.remove(tracked.request.id)
             if not queue:
-                del self.queues[tracked.instance]
+                self.put_away(tracked.instance)
         self.held.remove(tracked, self.view.now)
         self.waiting.pop(tracked.request.id, None)
         if tracked.holds:
             self.names.let_go(tracked.holds)
             tracked.holds = ()
         self.accounting.end(tracked)
+
+    def put_away(self, instance: str) -> None:
+        """Its queue is empty."""
+        queue = self.queues.pop(instance)
+        if isinstance(queue, DeadlineQueue) and queue.can_begin_again:
+            self.emptied[instance] = queue
 
     def new_queue(self, instance: str) -> Queue:
         """An empty queue of the current discipline."""

@@ -52,6 +52,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         state.take_order(table)
         state.take_parameters(parameters)
         _rebuild_queues(state)
+    state.emptied.clear()
     _take_instances(state, table.instances)
     state.bindings.follow_ranks(state.ranked)
     state.view.invalidate()
