@@ -56,6 +56,7 @@ class Cause(StrEnum):
     INSTANCE_FAILING = "InstanceFailing"
     ENGINE_STALLED = "EngineStalled"
     ENGINE_SLOW = "EngineSlow"
+    HANDS_NOTHING_OVER = "HandsNothingOver"
     PREDICTIONS_OFF = "PredictionsOff"
     FIGURE_OFF = "FigureOff"
     BUDGET_BURNS = "BudgetBurns"

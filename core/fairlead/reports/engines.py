@@ -24,6 +24,8 @@ class EngineTrouble(StrEnum):
     """Asked for the KV blocks of a prompt, as `spec.engine.kvTransfer` says, it named none: sessions that leave it are
     computed again.
     """
+    HANDS_NOTHING_OVER = "HandsNothingOver"
+    """Its prefills name no KV blocks, so decode instances compute the prompts again: it gets none for a while."""
     ENGINE_SLOW = "EngineSlow"
     """It has work and has made no progress for longer than it ever should."""
     ENGINE_STALLED = "EngineStalled"

@@ -290,6 +290,7 @@ class PoolAccount:
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
+            self._counters.count_decode_only(verdict)
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict

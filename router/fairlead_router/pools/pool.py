@@ -24,6 +24,11 @@ from fairlead_router.pools.known_engines import KnownEngines, RecalledEngines
 from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
+_WHOLE = (
+    "decode instances compute its prompts themselves; give it a --kv-transfer-config whose connector names blocks in answers, as "
+    "NixlConnector does"
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -230,6 +235,14 @@ class Pool:
         fault = fault_of(kind)
         if fault is not None:
             self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
+
+    def handed_over(self, target: str, now: float, *, named_blocks: bool) -> None:
+        """A prefill for another instance has ended there, and its answer named the KV blocks, or none."""
+        self.counters.unfetched += not named_blocks
+        instance = instance_of(target)
+        in_vain = self.choice.handovers.note(instance, now, named_blocks=named_blocks)
+        words = f"its last {in_vain} prefills named no KV blocks, so {_WHOLE}" if in_vain else None
+        self.engines.found(instance, EngineTrouble.HANDS_NOTHING_OVER, words)
 
     def engine_worked(self, instance: str, now: float) -> None:
         """An engine answered in full."""

@@ -95,5 +95,5 @@ class DividedCall:
         pool.engine_worked(dispatch.instance, now)
         pool.counters.prefill.observe(now - sent_at)
         self._prefilled_on, self._blocks = dispatch.instance, blocks_of(bytes(answer))
-        pool.counters.unfetched += self._blocks is None
+        pool.handed_over(dispatch.instance, now, named_blocks=self._blocks is not None)
         return None

@@ -45,6 +45,10 @@ class RoutingRequest:
     """Whether nobody waits for it: a router sends a session's last prompt again, so that its new home holds it. It is
     work for its instance, but no demand, and neither decided for the record nor judged.
     """
+    by_sidecar: bool = False
+    """Whether a side-car of the decode instance asks the prefill instance, so that the caller does not see when the
+    prompt is computed.
+    """
     prompt_bytes: int = 0
     """Bytes that `prompt_tokens` were counted from; 0 = they are the engine's own."""
     prompt_kind: str = ""

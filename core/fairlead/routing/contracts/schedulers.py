@@ -191,7 +191,8 @@ class Scheduler(Protocol):
     ) -> Dispatch | Refusal:
         """The instance failed before the first byte: the next fallback that still accepts, or a refusal
         (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes. With
-        `to` the caller's own proxy has tried again already, some time ago, and that instance of the table answered.
+        `to` the caller's own proxy has tried again already, some time ago, and that instance of the table answered. It
+        is another decode instance, where two instances compute the request.
 
         An instance that was not `reached`, because it refused the connection, is not tried again and is not an attempt:
         it cost nothing, and when many are lost at once, the next ones may be dead too.

@@ -156,8 +156,9 @@ class Dispatching:
             state.placed.append((instance, request.blocks))
         if state.settings.speculative_insert:
             state.prefixes.insert(instance, request.blocks)
-        if not request.streamed and tracked.decode is None:
-            tracked.answer_began = load.history.advance(now, load.decode_tokens, load.decoding)
+        if not request.streamed and (tracked.decode is None or request.by_sidecar):
+            if tracked.decode is None:
+                tracked.answer_began = load.history.advance(now, load.decode_tokens, load.decoding)
             known = state.prefill_times.observed_speed is not None or load.engine_waiting is None
             expected = (
                 now + transfer_seconds + (load.dispatched_prefill_tokens / state.prefill_times.speed if known else LOOK_AGAIN_SECONDS)

@@ -42,7 +42,7 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     an instance with much work from other routers would look slow. Each prefill counts by its length; else the instance
     with the most common prefix, whose prefills are short, would look fast.
     """
-    if tracked.dispatched_at is None or tracked.by_proxy or not (tracked.request.streamed or tracked.decode):
+    if tracked.dispatched_at is None or tracked.by_proxy or not _shows_prefill(tracked):
         return
     if tracked.dispatched_at >= now:
         return  # a second attempt at the decode leg, with the blocks of the first: nothing was computed for it
@@ -69,6 +69,13 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
         times.observe(tracked.instance, tokens, tracked.hit_tokens, seconds, now)
         if times.speed != before:
             follow_speed(state, before, now, paces_hold=knew)
+
+
+def _shows_prefill(tracked: TrackedRequest) -> bool:
+    """Whether its first token or the end of its prefill is seen. Behind a side-car the first token has the transfer
+    before it, which then counts as a part of the prefill.
+    """
+    return tracked.request.streamed or (tracked.decode is not None and not tracked.request.by_sidecar)
 
 
 def learn_whole_answer(

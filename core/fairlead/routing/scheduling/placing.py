@@ -45,14 +45,14 @@ class Placing:
         if tracked.request.warms and self._has_home(tracked.request, now):
             tracked.request = replace(tracked.request, within=None)
         request = tracked.request
-        whole = computing_all(request, state.view) if request.within is None else []
-        if request.within is not None:
+        whole = computing_all(request, state.view if request.within is None else state.view.within(request.within))
+        if whole:
+            decision = decode_only(request, whole, state.view)
+        elif request.within is not None:
             found = choose_within(request, request.within, state.policy, state.view, now)
             if found is None:
                 return none_within(request, state.table.pool)
             decision = found
-        elif whole:
-            decision = decode_only(request, whole, state.view)
         elif state.view.candidates():
             decision = state.policy.choose(request, state.view, now)
         else:

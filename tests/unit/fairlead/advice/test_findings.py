@@ -695,6 +695,20 @@ def test_a_slow_engine_is_a_note() -> None:
     assert (found.cause, found.level, found.remedy) == (Cause.ENGINE_SLOW, Level.NOTE, None)
 
 
+def test_prefill_engines_that_hand_nothing_over_are_one_finding_with_their_number_and_replace_the_condition() -> None:
+    degraded = SeenCondition(
+        type="Degraded", status="True", reason="HandsNothingOver", message="i0: its last 3 prefills named no KV blocks"
+    )
+    pool = well(conditions=(degraded,))
+    for number in range(3):
+        silent = {"HandsNothingOver": 0.0} if number < 2 else {}
+        pool = with_instance(pool, number, role=Role.PREFILL, troubles=silent)
+    found = only(pool)
+    assert (found.cause, found.level, found.harm.amount) == (Cause.HANDS_NOTHING_OVER, Level.WARN, 2.0)
+    assert found.sentence.startswith("2 of 3 prefill instances of default/chat name no KV blocks after a prefill")
+    assert "i0, i1" in found.sentence
+
+
 def test_figures_that_are_behind_are_told_and_a_pool_is_not_well_meanwhile() -> None:
     found = only(well(instances=1, figures_behind_seconds=725.0))
     assert (found.cause, found.level) == (Cause.FIGURES_BEHIND, Level.BAD)
@@ -722,6 +736,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.INSTANCES_LOST: with_instance(well(), 1, losses=3),
         Cause.INSTANCE_FAILING: with_instance(well(), 1, served=served(30, 30, failed=12)),
         Cause.ENGINE_STALLED: with_instance(well(), 2, troubles={"EngineStalled": 42.0}),
+        Cause.HANDS_NOTHING_OVER: with_instance(well(), 1, role=Role.PREFILL, troubles={"HandsNothingOver": 0.0}),
         Cause.ENGINE_SLOW: with_instance(well(), 1, troubles={"EngineSlow": 0.0}),
         Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load")),
         Cause.FIGURE_OFF: well(figures=(off,)),
