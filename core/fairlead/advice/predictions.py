@@ -27,7 +27,7 @@ def _speeds(pool: PoolSituation) -> Iterator[Finding]:
         harm=Harm(amount=error, unit=HarmUnit.ERROR),
         sentence=(
             f"{pool.pool}'s routers predict prefill times with a mean error of {wording.share(error)}: early rejection at "
-            f"{wording.seconds(pool.slo.ttft_seconds)} is off by {off}, so it refuses requests that would be in time, or takes late ones."
+            f"{wording.seconds(pool.slo.ttft_seconds)} may be off by {off}, and refuse requests that would be in time or take late ones."
         ),
         evidence=Evidence(kind=EvidenceKind.POOL, seconds=pool.window_seconds),
         symptom=wrong_figure(Quantity.PREFILL),

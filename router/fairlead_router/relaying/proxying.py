@@ -199,7 +199,9 @@ class Proxy:
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
-        """The client went away. If it had the protocol's last event, it was served: many do not wait for more."""
+        """The client went away. If it had received the protocol's last event, it was served: many clients do not wait
+        for the end of the stream.
+        """
         now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
         if stream is not None and isinstance(dispatch, Dispatch):
             instance = dispatch.decode or dispatch.instance
@@ -258,7 +260,7 @@ class Proxy:
         client.end(body)
 
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
-        """Send the pieces of an unstreamed answer as they arrive, after `before`, which the client got already."""
+        """Send the pieces of an unstreamed answer as they arrive; the client already has `before`."""
         client, connection = exchange.client, exchange.connection
         squeezed = Squeezed(0)
         squeezed.feed(before)

@@ -1,6 +1,6 @@
-"""Finds the instance that holds a response: remembered, or by asking those that may have made it.
+"""Finds the instance that holds a response: from memory, or by asking the instances that may have made it.
 
-It also holds the conversation that the response ends: a request that continues it can be served only there.
+That instance also holds the conversation that ends with the response, so only it can serve a request that continues it.
 """
 
 from __future__ import annotations

@@ -369,7 +369,7 @@ class ClientRequest:
 
     @property
     def unread(self) -> bool:
-        """Whether the rest of a body that is passed on as it arrives is still to come."""
+        """Whether the client still has to send the rest of a body that is passed on as it arrives."""
         return self._streaming and not self._complete
 
     @property

@@ -1,5 +1,5 @@
-"""Reads `multipart/form-data` (RFC 7578) as it passes. It holds the form until the model is known. It only searches the
-rest, mostly an audio file, for a second model and for fields that no client may set.
+"""Reads `multipart/form-data` (RFC 7578) as it passes. It holds the form until the model is known. In the rest, mostly
+an audio file, it only looks for a second model and for fields that no client may set.
 """
 
 from __future__ import annotations

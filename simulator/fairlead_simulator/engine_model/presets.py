@@ -50,7 +50,7 @@ class EnginePreset(EngineSettings):
 
     @property
     def cache_tokens(self) -> int:
-        """What a router believes one instance can keep cached."""
+        """The number of tokens that a router assumes one instance can cache."""
         return self.kv_tokens if self.dram_tokens is None else self.dram_tokens
 
 

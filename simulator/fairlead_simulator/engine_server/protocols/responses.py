@@ -193,7 +193,7 @@ def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str,
 
 
 def _response_document(instance: ServedInstance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
-    """A response that has not begun; what the request says comes back, as it does from vLLM."""
+    """A response that has not begun. It repeats the request's fields, as vLLM's does."""
     return {
         "id": instance.new_id("resp_"),
         "created_at": instance.now(),
