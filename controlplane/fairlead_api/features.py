@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from fastapi import APIRouter
-
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead_api.http.routes import Routes
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.copying import keep_ending_suspended_copies
 from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
@@ -63,7 +62,7 @@ class Feature:
     (`on_gap`: some notices may be missing), and jobs that run in the background while the context is open.
     """
 
-    routes: Sequence[APIRouter]
+    routes: Sequence[Routes]
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     on_notice: Callable[[Notice], Awaitable[None]] | None = None
     on_gap: Callable[[], None] | None = None
