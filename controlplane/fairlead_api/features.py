@@ -73,7 +73,8 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
     """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
     pulse, share = Pulse(settings.database_url, patience), settings.share_seconds
     reads, reports, control, background = (
-        Database(settings.database_url, one.patient(patience), pulse) for one in (READS, REPORTS, CONTROL, UPKEEP)
+        Database(settings.database_url, one.patient(patience), pulse, settings.router_live_seconds)
+        for one in (READS, REPORTS, CONTROL, UPKEEP)
     )
     return Infra(
         settings=settings,
