@@ -124,11 +124,11 @@ class InstanceTrouble:
 class PoolObservations:
     """The answer to a PoolState.
 
-    `live_routers` counts the routers that reported in the last 10 s. Attainments are shares (0-1) of requests of the
-    last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by both (`slo_attainment`).
-    `signals` None = nothing is measured, or a router does not report what is needed. `demand` None = no router reports
-    it. `figures_behind_seconds` is how far the control API's roll-ups lag where that is too far to judge by, else 0:
-    then attainments and signals are None, and nobody knows how long the pool has been idle.
+    `live_routers` counts the routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`). Attainments are
+    shares (0-1) of requests of the last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by
+    both (`slo_attainment`). `signals` None = nothing is measured, or a router does not report what is needed. `demand`
+    None = no router reports it. `figures_behind_seconds` is how far the control API's roll-ups lag where that is too
+    far to judge by, else 0: then attainments and signals are None, and nobody knows how long the pool has been idle.
     """
 
     table_version: int

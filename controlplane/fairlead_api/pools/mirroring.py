@@ -33,9 +33,6 @@ def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) ->
     return PoolCondition(type="Ready", status="Unknown", reason="NotReported", message="The operator has not reported conditions yet.")
 
 
-LIVE_SECONDS = 10
-"""A router is live when it reported in the last 10 s."""
-
 Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
 """Computes the share of the hash ring that each accepting instance owns."""
 

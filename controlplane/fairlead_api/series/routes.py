@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from fairlead.errors import InvalidInput
 from fairlead.range_steps import Covered, covered
@@ -13,6 +13,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.sharing import Recent
 from fairlead_api.series.grids import LONGEST
 from fairlead_api.series.reading import SeriesReading, SeriesValue, Subject, asked_range, series_values
@@ -77,9 +78,9 @@ _POOL = "/pools/{namespace}/{name}"
 _INSTANCE = _POOL + "/instances/{instance}"
 
 
-def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, clock: Callable[[], datetime]) -> APIRouter:
+def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, clock: Callable[[], datetime]) -> Routes:
     """`series`, `annotations` and `figures` under /v1, below a pool and below an instance."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_fleet_series(

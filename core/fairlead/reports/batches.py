@@ -157,9 +157,9 @@ class ReportReceipt:
     """The API's answer.
 
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
-    `live_routers` are all that reported in the last 10 s, the sender among them; None from an API that does not report
-    it. `routers` are those of them that can be asked, by name, the sender among them; only in the first receipt of a
-    post, and only for a router that can be asked itself, else None.
+    `live_routers` are all that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among them; None
+    from an API that does not report it. `routers` are those of them that can be asked, by name, the sender among them;
+    only in the first receipt of a post, and only for a router that can be asked itself, else None.
     """
 
     id: str
