@@ -60,10 +60,12 @@ def slo_met(facts: PoolFacts) -> Condition:
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
 
 
-def _beside(percent: float, goal: float) -> str:
-    """The percentage with as few digits, up to three, as show on which side of the goal it is: 90, but 89.6."""
+def _beside(percent: float, goal: float = 100.0) -> str:
+    """The percentage with as few digits, up to three, as show on which side of the goal and of 100 it is: 90, but
+    89.6, and 99.7.
+    """
     words = [f"{percent:.{digits}f}" for digits in range(4)]
-    return next((one for one in words if (float(one) >= goal) == (percent >= goal)), words[-1])
+    return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
 
 
 def _length(seconds: float) -> str:
@@ -82,7 +84,7 @@ def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")
     parts = ((seen.ttft_attainment, "first tokens met TTFT"), (seen.tpot_attainment, "answers met TPOT"))
-    each = ", ".join(f"{share * 100:.0f}% of all {words}" for share, words in parts if share is not None)
+    each = ", ".join(f"{_beside(share * 100)}% of all {words}" for share, words in parts if share is not None)
     return seen.slo_attainment, "that ended in the last 5 minutes met the targets of TTFT and TPOT", each and f"; {each}"
 
 

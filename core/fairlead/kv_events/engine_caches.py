@@ -1,7 +1,7 @@
-"""What engines say of their prefix caches, as routing asks it: how many tokens of a prompt an instance holds.
+"""How many tokens of a prompt an instance holds, by its engine's events or else by the router's own requests.
 
-Events feed the index; whoever follows them says whose word counts. An instance without events, and a prompt whose
-tokens are not known, are left to what the router remembers of its own requests (`prefixes`).
+Events feed the index; the code that follows them says which instances' events count. For an instance without events,
+and for a prompt whose tokens are not known, the router uses what it remembers of its own requests (`prefixes`).
 """
 
 from collections.abc import Mapping, Sequence

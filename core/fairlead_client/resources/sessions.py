@@ -65,7 +65,7 @@ class KeptSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSessions:
-    """The sessions of a pool all of whose decisions are kept now, those that end first before."""
+    """The sessions of a pool whose decisions are all kept now, ordered by when that ends."""
 
     pool: str
     sessions: list[KeptSession]

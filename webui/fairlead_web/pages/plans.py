@@ -47,7 +47,7 @@ QUANTITIES = {
     Quantity.ATTAINMENT: "In time",
     Quantity.REFUSED_SHARE: "Refused",
     Quantity.HIT_RATE: "Hit rate",
-    Quantity.SESSIONS_MOVED: "Sessions that move",
+    Quantity.SESSIONS_MOVED: "Sessions that move, for any reason",
 }
 
 
