@@ -36,7 +36,7 @@ from fairlead_router.relaying.dividing import blocks_of, prefill_leg
 from fairlead_router.relaying.sending import without_credentials
 
 _MOST_BYTES = 4 * 1024 * 1024
-"""Of an answer of one token, which has the prompt's token ids where its client asked for them."""
+"""Limit of an answer of one token, which has the prompt's token ids where its client asked for them."""
 
 _ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
 """An engine may refuse a second request of the same id: the client's own comes while it still ends a late one."""
@@ -110,7 +110,7 @@ class CacheMoves:
     async def move(
         self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, *, passes: bool = False
     ) -> CacheTransfer:
-        """Bring the KV blocks of a prompt from one instance of the pool to another, within so many seconds.
+        """Bring the KV blocks of a prompt from one instance of the pool to another, within this many seconds.
 
         `passes`: the prompt's head has its client's credentials, as far as the pool passes them on. `tokens` of what is
         returned are those that the source named, whatever the target had of them before. Raises only CancelledError.

@@ -35,7 +35,7 @@ class FetchSpeed:
 
 
 def modelled_fetching(modelled: ModelledFacts) -> FetchSpeed | None:
-    """The speed of a model's engines, which fetch by themselves; None where they do not."""
+    """The speed of a model's engines, which fetch without being asked; None where they do not."""
     if modelled.kv_transfer_bytes_per_second <= 0:
         return None
     latency = modelled.kv_transfer_latency_seconds

@@ -51,7 +51,7 @@ class Dispatch:
     """The instance to fetch KV blocks of the prompt from before computing the rest."""
     transfer_tokens: int = 0
     transfer_seconds: float | None = None
-    """Predicted seconds until these are there; None where engines fetch by themselves."""
+    """Predicted seconds until these are there; None where engines fetch without being asked."""
     longest_transfer_seconds: float = 0.0
     """Seconds after which the instance is to compute them instead."""
     by_events: bool = False

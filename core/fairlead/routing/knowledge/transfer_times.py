@@ -23,7 +23,7 @@ ASSUMED_SHARE = 0.5
 """Time of a transfer of which nothing is known, in times of computing the same tokens."""
 ASSUMED_LATENCY_SECONDS = 0.05
 FIRST_REST_SECONDS = 10.0
-"""After a failure a pair is not tried for so long, and for twice as long after each further one."""
+"""After a failure a pair is not tried for this time, and for twice as long after each further one."""
 LONGEST_REST_SECONDS = 600.0
 """Also how long an instance is not asked that names no blocks."""
 
@@ -55,7 +55,7 @@ class TransferTimes:
         """Sources that named no blocks, and until when they are not asked."""
 
     def seconds(self, source: str, target: str, tokens: int, computing_seconds: float, declared_speed: float | None) -> float:
-        """Predicted seconds until `target` has the blocks of so many tokens, which take `computing_seconds` there."""
+        """Predicted seconds until `target` has the blocks of this many tokens, which take `computing_seconds` there."""
         pair = self._pairs.get((instance_of(source), instance_of(target)))
         line = self._common if pair is None or pair.line is None else pair.line
         if line is not None:

@@ -15,8 +15,8 @@ from fairlead.targets import rank_of
 
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
-    """Whether the request can let `target` fetch its blocks from `source` first. Engines of a simulation fetch by
-    themselves.
+    """Whether the request can let `target` fetch its blocks from `source` first. Engines of a simulation fetch
+    without being asked.
     """
     if state.table.engine.kv_transfer is None:
         return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
@@ -40,7 +40,7 @@ def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, targe
 
 def begin(state: SchedulerState, tracked: TrackedRequest) -> tuple[float | None, float]:
     """A request is about to be sent: the predicted seconds of the transfer that comes first, and those after which it
-    is given up. None and 0 where engines fetch by themselves, or nothing is fetched.
+    is given up. None and 0 where engines fetch without being asked, or nothing is fetched.
     """
     facts, source = state.table.engine.kv_transfer, tracked.transfer_from
     if facts is None or source is None:
