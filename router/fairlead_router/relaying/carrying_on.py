@@ -304,7 +304,7 @@ class HandOvers:
     def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> None:
         ticket, connection = call.ticket, call.connection
         dispatch = None if ticket is None else ticket.verdict
-        if connection is None or not isinstance(dispatch, Dispatch) or not call.quiet_since or call.kept is None:
+        if ticket is None or connection is None or not isinstance(dispatch, Dispatch) or not call.quiet_since or call.kept is None:
             return
         instance = instance_of(dispatch.decode or dispatch.instance)
         for (name, leaving), pool in draining.items():
