@@ -89,15 +89,3 @@ def ranked(sessions: Iterable[Leaving], turns: NextTurns) -> list[Worth]:
     """The sessions in the order in which a budget of tokens spares the most; those without tokens are left out."""
     found = (Worth(session=one, likelihood=turns.likelihood(one.idle_seconds)) for one in sessions if one.tokens > 0)
     return sorted(found, key=lambda worth: (-worth.per_token, -worth.tokens, worth.session.name))
-
-
-def kept_share(worths: Iterable[Worth], budget_tokens: float) -> float:
-    """The share of the tokens that all these sessions are expected to hit that a budget keeps; 1 where none are."""
-    spared = whole = 0.0
-    left = budget_tokens
-    for worth in worths:
-        whole += worth.tokens
-        if worth.session.tokens <= left:
-            left -= worth.session.tokens
-            spared += worth.tokens
-    return spared / whole if whole else 1.0

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.routing.knowledge.next_turns import Leaving, NextTurns, Worth, kept_share, ranked
+from fairlead.routing.knowledge.next_turns import Leaving, NextTurns, ranked
 from fairlead_testing.examples import examples
 
 SECONDS = st.floats(0.0, 1e7)
@@ -65,17 +65,3 @@ def test_the_order_has_each_session_with_tokens_once_and_the_best_worth_for_its_
     worths = ranked(sessions, learned(came, [10.0]))
     assert sorted(map(id, (worth.session for worth in worths))) == sorted(id(one) for one in sessions if one.tokens)
     assert [worth.per_token for worth in worths] == sorted((worth.per_token for worth in worths), reverse=True)
-
-
-@given(sessions=SESSIONS, budget=st.floats(0, 1e6), more=st.floats(0, 1e6))
-@examples(100)
-def test_a_budget_keeps_a_share_and_all_of_it_where_it_is_large_enough(sessions: list[Leaving], budget: float, more: float) -> None:
-    worths = ranked(sessions, NextTurns())
-    assert 0.0 <= kept_share(worths, budget) <= 1.0
-    assert kept_share(worths, 200_000.0 * len(sessions)) == 1.0
-    assert kept_share([], more) == 1.0
-
-
-def test_a_budget_for_one_of_two_alike_keeps_half() -> None:
-    alike = [Worth(session=Leaving(name=name, tokens=1000, idle_seconds=1.0), likelihood=0.5) for name in "ab"]
-    assert kept_share(alike, 1500.0) == 0.5
