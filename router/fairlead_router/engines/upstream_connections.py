@@ -63,7 +63,7 @@ class UpstreamFailure(Exception):
 
 
 class _Heard(NamedTuple):
-    """What the parser of a connection calls. A body's pieces are as many as its events, and need no function of ours."""
+    """The parser's callbacks. A body's pieces are as many as its events, and need no function of ours."""
 
     on_header: Callable[[bytes, bytes], None]
     on_headers_complete: Callable[[], None]

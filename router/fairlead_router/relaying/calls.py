@@ -89,8 +89,8 @@ class Call:
     """
 
     __slots__ = (
-        "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head",
-        "_kept", "hides_usage", "id", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket", "tokens",
+        "_kept", "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone",
+        "head", "hides_usage", "id", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket", "tokens",
     )  # fmt: skip
 
     def __init__(

@@ -1,5 +1,5 @@
-"""How many functions a router calls for a request: a change that adds a twentieth to the work of each is seen, however busy
-the machine is.
+"""How many functions a router calls for a request: a change that adds a twentieth to the work of each is seen, however
+busy the machine is.
 
 Time is virtual and nothing is sent: one connection's bytes are given to the server, and an engine's to the router. So
 the number is the same on each machine. Comprehensions are left out, as newer interpreters call no function for them.

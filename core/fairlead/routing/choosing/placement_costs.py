@@ -147,8 +147,8 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
         prefill = seconds * times
         if under_way and now > since:
             done = now - since
-            ahead -= done if done < under_way else under_way  # noqa: PLW2901  # another name costs as much as the sum
-        ahead -= passed  # noqa: PLW2901
+            ahead -= done if done < under_way else under_way
+        ahead -= passed
         rest = 0.0
         if resting:
             wait = (ahead * resting + ahead) * times
