@@ -65,7 +65,7 @@ class UpstreamFailure(Exception):
 
 
 class _Heard(NamedTuple):
-    """What the parser of a connection calls. A body has as many pieces as events: they call none of ours."""
+    """What the parser of a connection calls. Pieces of a body are as many as its events, and call none of our functions."""
 
     on_header: Callable[[bytes, bytes], None]
     on_headers_complete: Callable[[], None]

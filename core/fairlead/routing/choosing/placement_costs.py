@@ -7,6 +7,7 @@ arithmetic in the same order; a property test holds them to equal decisions, to 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from math import fsum
 from operator import neg
 from typing import NamedTuple
 
@@ -75,7 +76,7 @@ def slownesses(vectors: PoolVectors) -> FloatVector | None:
     if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
         return None
     paces = vectors.lasting_pace
-    mean = float(np.add.reduce(paces)) / len(paces)
+    mean = fsum(lasting_pace) / len(paces)
     if float(np.maximum.reduce(paces)) / mean - 1 <= CHANCE and 1 - float(np.minimum.reduce(paces)) / mean <= CHANCE:
         return None
     relative = paces / mean
@@ -88,7 +89,7 @@ def slownesses_of_few(vectors: PoolVectors) -> list[float] | None:
     fastest, slowest = min(paces), max(paces)
     if slowest <= (1 + CHANCE) * fastest:
         return None
-    mean = float(np.add.reduce(vectors.lasting_pace)) / len(paces)
+    mean = fsum(paces) / len(paces)
     if slowest / mean - 1 <= CHANCE and 1 - fastest / mean <= CHANCE:
         return None
     return [pace / mean if abs(pace / mean - 1) > CHANCE else 1.0 for pace in paces]
@@ -146,7 +147,7 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
         prefill = seconds * times
         if under_way and now > since:
             done = now - since
-            ahead -= done if done < under_way else under_way  # another name costs as much as the sum
+            ahead -= done if done < under_way else under_way
         ahead -= passed
         rest = 0.0
         if resting:

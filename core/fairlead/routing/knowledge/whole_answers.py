@@ -74,7 +74,7 @@ class WholeAnswers:
         if not LEAST_SECONDS <= seconds <= MOST_SECONDS or not 0 <= steps <= MOST_TOKENS:
             return False
         row = prompt_tokens / seconds, steps / seconds, steps * context_tokens / seconds, steps * requests / seconds
-        if not (min(row) >= 0 and sum(row) < inf):  # a sum is no number where one of its parts is none
+        if min(row) < 0 or not sum(row) < inf:  # a sum is no number where one of its parts is none
             return False
         at = self._next
         self._rows[at], self._at[at], self._instances[at] = row, now, instance
