@@ -98,7 +98,7 @@ class ServedPool:
         Rule(
             cel="",
             holds=lambda pool: pool.roles == {Role.BOTH} or pool.engine.type == "vllm",
-            fault=lambda pool: ("engine.type", pool.engine.type),
+            field="engine.type",
             message="prefill and decode need engine.type vllm; write it, or leave the roles out",
         ),
         Rule(
@@ -146,6 +146,11 @@ class ServedPool:
         return {engine.role for engine in self.engines}
 
     @property
+    def divides(self) -> bool:
+        """Whether some of its engines prefill for others."""
+        return self.roles != {Role.BOTH}
+
+    @property
     def key(self) -> PoolKey:
         return PoolKey(namespace=NAMESPACE, name=self.name)
 
@@ -163,8 +168,8 @@ class PoolFile:
         engine = {"type": engine_type, **(self.document.get("engine") or {})}
         document = {
             "model": self.pool.model or model,
-            "replicas": 0,
-            "roles": [_of_no_pods(role) for role in sorted(self.pool.roles)],
+            **({} if self.pool.divides else {"replicas": 0}),
+            "roles": [_role(role, self.pool) for role in sorted(self.pool.roles)],
             "engine": engine,
             **sections,
         }
@@ -198,6 +203,16 @@ def read_pool_file(document: object, policies: PolicyCatalogue) -> PoolFile:
         raise InvalidInput(field, error.value, error.remedy.replace(f"the fields of {FILE} are", "the fields of the file are")) from None
     assert isinstance(document, Mapping)
     return PoolFile(document=dict(document), pool=pool)
+
+
+def _role(role: Role, pool: ServedPool) -> dict[str, Any]:
+    """The role as an InferencePool declares it. The schema wants a template of pods for prefill and decode, which have
+    an instance at least; none is ever made of this one.
+    """
+    if role is Role.BOTH:
+        return {"name": "both", "maxReplicas": 0}
+    engines = sum(engine.role is role for engine in pool.engines)
+    return {"name": role.value, "maxReplicas": engines, "template": {"spec": {"containers": [{"name": "engine", "image": "none"}]}}}
 
 
 def digest(content: str) -> str:

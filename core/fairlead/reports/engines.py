@@ -24,6 +24,8 @@ class EngineTrouble(StrEnum):
     """Asked for the KV blocks of a prompt, as `spec.engine.kvTransfer` says, it named none: sessions that leave it are
     computed again.
     """
+    EVENTS_NOT_HEARD = "EventsNotHeard"
+    """It connects to a router to publish its KV events, and none of them come to this one."""
     HANDS_NOTHING_OVER = "HandsNothingOver"
     """Its prefills name no KV blocks, so decode instances compute the prompts again: it gets none for a while."""
     ENGINE_SLOW = "EngineSlow"

@@ -65,7 +65,7 @@ class UpstreamFailure(Exception):
 
 
 class _Heard(NamedTuple):
-    """What the parser of a connection calls. Pieces of a body are as many as its events, and call none of our functions."""
+    """The parser's callbacks. Pieces of a body are as many as its events, and call no function of ours."""
 
     on_header: Callable[[bytes, bytes], None]
     on_headers_complete: Callable[[], None]

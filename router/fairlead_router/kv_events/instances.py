@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import zmq
 
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.sequences import SourceState
 from fairlead.kv_events.sources import Source
+from fairlead_router.kv_events.central import CentralSocket, CentralSubscription
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.subscriptions import Subscription
@@ -49,21 +51,34 @@ class InstanceEvents:
         target: Callable[[int], str],
         now: Callable[[], float],
         reader: SlicedReader,
+        central: CentralSocket | None = None,
+        *,
+        is_central: bool = False,
     ) -> None:
+        """`is_central`: engines may connect to a router, which hears them at its socket `central` if it has one."""
         self._target = target
         self._heard: set[str] = set()
         self.instance = instance
         self.told = tuple(told)
         self._caches = caches
         self._wrong_size = False
+        make = partial(CentralSubscription, central)
         self.subscriptions = [
-            Subscription(context, one, Source(instance=instance, rank=one.rank), caches, now, reader, self._judge) for one in told
+            (make if is_central and one.connects else Subscription)(
+                context, one, Source(instance=instance, rank=one.rank), caches, now, reader, self._judge
+            )
+            for one in told
         ]
 
     @property
     def is_connected(self) -> bool:
         """Whether every source can be reached."""
         return all(one.connected for one in self.subscriptions)
+
+    @property
+    def unheard(self) -> list[Subscription]:
+        """Sources whose engine connects to a router, and of which nothing has come here."""
+        return [one for one in self.subscriptions if one.told.connects and not one.connected]
 
     @property
     def has_wrong_size(self) -> bool:
