@@ -176,7 +176,9 @@ class DeadlineQueue:
             return self._taken(late, now)
         planned, _ = self._plan(now)
         if planned:
-            return self._taken(late, now) if late is not None and self._harms_nobody(late, planned, now) else self._take_planned(planned, now)
+            return (
+                self._taken(late, now) if late is not None and self._harms_nobody(late, planned, now) else self._take_planned(planned, now)
+            )
         if late is None and self._able:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
             late = min(self._able.values(), key=shortness)
         if late is None or not self._rules.late_may_go():

@@ -366,7 +366,9 @@ def most_in_time(prefills: Sequence[tuple[float, float]], now: float) -> int:
 
 @examples(60)
 @given(PREFILLS, st.booleans())
-def test_as_many_are_in_time_as_any_order_could_bring_although_late_ones_go_between(prefills: list[tuple[float, float]], calm: bool) -> None:
+def test_as_many_are_in_time_as_any_order_could_bring_although_late_ones_go_between(
+    prefills: list[tuple[float, float]], calm: bool
+) -> None:
     rounded = [(round(seconds, 6), at) for seconds, at in prefills]
     waiting = Line(calm=calm)
     for number, (seconds, at) in enumerate(rounded):
