@@ -31,6 +31,11 @@ class Covered:
         return self.seconds % _HOUR == 0
 
 
+def rollup_of(seconds: int) -> str:
+    """The coarsest rollups that add up to steps of this length: 10s, 1m or 1h, as their tables' names end."""
+    return "10s" if seconds < _MINUTE else "1m" if seconds < _HOUR else "1h"
+
+
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:
     """The whole steps around [start, end): in the shortest steps of which at most MOST_COVERED are needed; at least a
     minute each, or an hour for a range that is long or begins early. `start` must lie before `end`.

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.latency_cells import WIDTH, added, quantile
-from fairlead.range_steps import Covered
+from fairlead.range_steps import Covered, rollup_of
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.pool_rows import pool_row, slo_of
 from fairlead_api.loads.store.rollups import complete_until
@@ -130,7 +130,7 @@ async def read_figures(
     """Figures of each pool in `percentiles`, with its TTFT at that percentile, and of all `pools` together (None)."""
     ids = sorted({*pools, *percentiles})
     values = {"pools": ids, "start": where.start, "end": where.end}
-    base, sums = "1h" if where.by_hours else "1m", defaultdict[int, _Sums](_Sums)
+    base, sums = rollup_of(where.seconds), defaultdict[int, _Sums](_Sums)
     for name, columns in _COUNTS.items():
         for row in await connection.execute(text(_counted(f"{name}_{base}", columns)), values):
             sums[row.pool_id].counts |= {one: row._mapping[one] for one in columns}

@@ -252,12 +252,12 @@ class DeadlineQueue:
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _harms_nobody(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> bool:
-        """Whether all planned are in time after this late request too, and as much is left as a rest leaves. While late
-        ones may not go, only a short one after its rest does.
+        """Whether all planned are in time after this late request too, and a quarter of the target is left for what
+        comes next. It takes no more than that itself; while late ones may not go, it is short and had its rest.
         """
-        seconds = self._seconds(late)
+        seconds, spare = self._seconds(late), RESERVE * self._target
         left = slack(planned, now + self._ahead_seconds(now)) - seconds - self._rest_seconds(seconds)
-        if left < RESERVE * self._target:
+        if left < spare or seconds > spare:
             return False
         calm = self._rules.late_may_go()
         if now >= self._rested_at(seconds, now):

@@ -123,9 +123,10 @@ def test_a_late_request_goes_before_those_that_are_in_time_after_it_too_with_tim
     waiting = line(("late", 1.0), calm=True)
     waiting.add("fresh", 1.0, at=4.5)
     assert [waiting.take(4.5), waiting.take(5.5)] == ["late", "fresh"]
-    waiting = line(("late", 1.0), calm=True)
-    waiting.add("fresh", 3.0, at=4.5)
-    assert [waiting.take(4.5), waiting.take(7.5)] == ["fresh", "late"], "0.9 s would be left for what comes next, less than a quarter"
+    for seconds, fresh, why in ((1.0, 3.0, "0.9 s would be left, less than a quarter"), (1.5, 0.5, "it takes more than a quarter")):
+        waiting = line(("late", seconds), calm=True)
+        waiting.add("fresh", fresh, at=4.5)
+        assert [waiting.take(4.5), waiting.take(4.5 + fresh)] == ["fresh", "late"], why
 
 
 def test_while_the_pool_is_not_calm_only_a_short_late_request_goes_before_others() -> None:
