@@ -63,7 +63,7 @@ def _cell(variant: Variant, plan: ArrivalPlan, speed: float) -> Cell:
 
 
 def _setting(context: Context, rate: float) -> str:
-    trace = "The given trace of coding agents" if KIND in context.traces else "Generated coding agents"
+    trace = f"Recorded coding agents (`--trace {KIND}=FILE`)" if KIND in context.traces else "Generated coding agents"
     link = PRESET.transfer
     return f"""A question of our own. A session that moves takes its KV cache along where a pool declares `engine.kvTransfer`, and is computed again
 elsewhere. What is that worth to agents, whose contexts are long and whose turns are short?
