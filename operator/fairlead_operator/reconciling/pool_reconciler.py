@@ -27,6 +27,7 @@ from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer, releases
+from fairlead_operator.reconciling.lost_status import goes_on_from, ordinals_given
 from fairlead_operator.reconciling.pool_reader import PoolReader, PoolReading
 from fairlead_operator.reconciling.pool_round import PoolRound
 from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, present_outlook, seconds_to_replacement
@@ -36,7 +37,6 @@ from fairlead_operator.reconciling.roles import desired_pool, desired_roles, sca
 from fairlead_operator.reconciling.rollouts import rollout_round
 from fairlead_operator.reconciling.scaling import known_decisions, scaled
 from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_force
-from fairlead_operator.reconciling.standing import goes_on_from, ordinals_given
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.reconciling.windows import scheduled
 

@@ -1,4 +1,4 @@
-"""What stands of a pool whose status is lost: its numbers of instances, by its budgets and its instances. Pure.
+"""Finds the numbers of instances of a pool whose status is lost, by its budgets and its instances. Pure.
 
 The Kubernetes API promises nothing of a status: a restore leaves it out, and a pool that is deleted without its
 children and created again begins without one. The numbers last decided are therefore on the budgets of the roles too,
