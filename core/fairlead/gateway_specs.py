@@ -19,7 +19,7 @@ GATEWAY_KIND = "InferencePool"
 
 
 class FailureMode(StrEnum):
-    """What a gateway does with a request that no router answers for, in GAIE's words."""
+    """What a gateway does with a request while no router picks an endpoint for it, in GAIE's words."""
 
     FAIL_CLOSE = "FailClose"
     FAIL_OPEN = "FailOpen"

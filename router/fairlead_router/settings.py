@@ -168,6 +168,15 @@ class RouterSettings:
             default_shown="a quarter of the memory of the container or machine, and at least two of the largest bodies",
         ),
     )
+    kept_prompts_bytes: int = field(
+        default=64 * MEBIBYTE,
+        metadata=variable(
+            "FAIRLEAD_KEPT_PROMPTS_BYTES",
+            Whole("bytes", 0),
+            "the last prompts of sessions, kept in memory to be computed elsewhere when their instance leaves (`handOverBudget`)",
+            "beyond it the longest unused go; their sessions are computed again with their next turn",
+        ),
+    )
     cors_origins: tuple[str, ...] = field(
         default=(),
         metadata=variable(

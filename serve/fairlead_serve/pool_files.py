@@ -113,6 +113,12 @@ class ServedPool:
             field="adapters",
             message="adapters need engine.type vllm; write it, or remove adapters",
         ),
+        Rule(
+            cel="",
+            holds=lambda pool: pool.engine.kv_transfer is None or pool.engine.type == "vllm",
+            field="engine.kvTransfer",
+            message="engine.kvTransfer needs engine.type vllm; write it, or remove engine.kvTransfer",
+        ),
     )
 
     engines: tuple[EngineEntry, ...] = listing(EngineEntry, "The engines, at least one.", REQUIRED, key="url", max_items=MOST_ENGINES)

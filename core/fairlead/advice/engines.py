@@ -28,8 +28,8 @@ AGAIN = 2
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for all that are lost now, one for all that hand nothing over, and one for each other that was lost
-    again and again or fails requests.
+    """One finding for all engines that are lost now, one for all that hand nothing over, and one for each other engine
+    that was lost repeatedly or fails requests.
     """
     silent = [one for one in pool.instances if EngineTrouble.HANDS_NOTHING_OVER in one.troubles]
     if silent:

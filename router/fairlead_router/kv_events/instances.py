@@ -86,7 +86,7 @@ class InstanceEvents:
         return self._wrong_size
 
     def check(self) -> None:
-        """Ask again for overdue replays, and judge the sources again; runs about once a second."""
+        """Repeat overdue questions for replays, and judge the sources again; call it about once a second."""
         for one in self.subscriptions:
             one.check_replay()
         self._judge()
@@ -99,7 +99,7 @@ class InstanceEvents:
         self._hear({})
 
     def readings(self) -> list[EventReading]:
-        """One per rank."""
+        """One reading per rank."""
         return [self._reading(one) for one in self.subscriptions]
 
     def _reading(self, one: Subscription) -> EventReading:

@@ -39,7 +39,7 @@ HeaderPairs = list[tuple[bytes, bytes]]
 
 
 class Account(Protocol):
-    """One picked request, from the beginning of its response on."""
+    """One picked request, from the start of its response."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """The response began, from the endpoint `served` if that is known: headers to set in it."""

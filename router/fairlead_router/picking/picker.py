@@ -121,7 +121,7 @@ class Picker:
         self._refuse(asked, body_too_slow(self._settings.timeouts.body))
 
     def memory_full(self, asked: PickedRequest) -> None:
-        """Refuse a body for which there is no room now."""
+        """Refuse a body that does not fit into memory now."""
         self._refuse(asked, memory_full())
 
     def next_id(self) -> str:
@@ -209,8 +209,8 @@ class Picker:
         return pool if pool is not None and self._pools.serves(pool) else None
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
-        """The pool of a request that needs no scheduler, and the name by which its engines know the model, which the
-        body has from now on.
+        """The pool of a request that needs no scheduler, and the name by which its engines know the model; the body now
+        carries that name.
         """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
@@ -353,8 +353,9 @@ class Picker:
         return verdict
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
-        """The choice, then as many fallbacks as may be named, of those that still accept and serve the name. A proxy
-        says the same rank to each, so they must have the same ranks. Where another instance prefills, all decode.
+        """The chosen endpoint, then as many fallbacks as allowed, among those that still accept requests and serve the
+        name. A proxy names the same rank to each endpoint, so they must all have that rank. Where another instance
+        prefills, all of them decode.
         """
         if dispatch.decode is not None:
             return decode_endpoints(pool, dispatch, self.now(), name)[: 1 + self._settings.picker_fallbacks]

@@ -114,7 +114,9 @@ class InstanceChoice:
         """Circuits of requests that go past the scheduler."""
 
     def take(self, table: RoutingTable) -> None:
-        """Use a newer table. What is known of an engine is forgotten when another one takes its place."""
+        """Use a newer table. When another engine takes the place of one, what was known of the old one is
+        forgotten.
+        """
         addresses = {entry.id: entry.address for entry in table.instances}
         same = [instance for instance, address in addresses.items() if self._addresses.get(instance) == address]
         self._addresses = addresses

@@ -60,11 +60,13 @@ def sidecars_divide(path: str, document: Document) -> bool:
     return path in _BY_SIDECARS and "min_tokens" not in document and is_divisible(document)
 
 
-def prefill_leg(call: Call, document: Document) -> Leg:
-    """The request for the prefill instance; `document` is the call's body decoded."""
+def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Leg:
+    """The request for the prefill instance; `document` is the call's body decoded. With another `transfer` than what
+    asks for blocks it is for an instance that takes them.
+    """
     limits = _LIMITS[call.dialect]
     asked: dict[str, Any] = {field: 1 for field in limits if field in document}
-    asked |= {limits[0]: 1, "stream": False, KV_TRANSFER: _ASKED}
+    asked |= {limits[0]: 1, "stream": False, KV_TRANSFER: transfer}
     if call.dialect is Dialect.RESPONSES:
         asked["store"] = False
     body = call.body if call.asks_usage is None else call.asks_usage.undone(call.body)

@@ -72,6 +72,8 @@ def test_adapters_of_the_engines_are_those_of_the_pool() -> None:
         (f"{TWO}scaling: {{mode: SLO}}", "scaling", "remove it"),
         (f"{TWO}engine: {{port: 8000}}", "engine.port", "remove it"),
         (f"{TWO}adapters: [sql]", "adapters", "adapters need engine.type vllm"),
+        (f"{TWO}engine: {{kvTransfer: {{}}}}", "engine.kvTransfer", "engine.kvTransfer needs engine.type vllm"),
+        (f"{TWO}engine: {{type: vllm, kvTransfer: {{kind: SharedStore}}}}", "engine.kvTransfer.kind", "not supported"),
         (f"{TWO}adapters: ['a b']\nengine: {{type: vllm}}", "adapters[0]", "matches"),
         (f"{TWO}slo: {{ttft: soon}}", "slo.ttft", "duration"),
         (f"{TWO}routing: {{policy: dualmpa}}", "routing.policy", "choose one of"),

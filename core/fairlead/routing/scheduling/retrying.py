@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.decisions import HANDED_OVER, Continuation
+from fairlead.reports.decisions import HANDED_OVER, UNREACHED, Continuation
 from fairlead.reports.moves import MoveCause
 from fairlead.routing.admission.refusals import upstream_failed
 from fairlead.routing.choosing.candidates import least_pending
@@ -112,10 +112,10 @@ class Retrying:
             return None
         state.view.now = now
         if tracked.resuming_since is None:
-            tracked.tried = (left,)  # what failed before the answer began may serve its rest
-        decode_left = left == tracked.decode
-        stays = tracked.instance if decode_left and tracked.instance in state.loads else None
-        target = self._target(tracked, left, stays) if to is None else to
+            tracked.tried, tracked.unreachable = (left,), ()  # what failed before the answer began may serve its rest
+        elif why in UNREACHED:
+            _passed_over(tracked, left)
+        target = self._rest_target(tracked, left) if to is None else to
         if target is None:
             return None
         source = tracked.decodes_on
@@ -128,7 +128,7 @@ class Retrying:
         tracked.decode_began = tracked.answer_began = tracked.transfer_from = None
         tracked.by_proxy = False
         self._bind(tracked, left, source, target, now)
-        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.unreachable))
+        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.tried, *tracked.unreachable))
         dispatch = self._dispatching.dispatch(tracked, now)
         found = Continuation(
             source=instance_of(source),
@@ -143,6 +143,21 @@ class Retrying:
         )
         tracked.continuations = (*tracked.continuations, found)
         return dispatch
+
+    def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
+        """See `Scheduler.can_carry_on`."""
+        tracked = self._state.requests.get(request_id)
+        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return False
+        self._state.view.now = now
+        if tracked.resuming_since is None:
+            tracked = replace(tracked, tried=(left,), unreachable=())
+        target = self._rest_target(tracked, left)
+        return target is not None and target not in self._state.suspected
+
+    def _rest_target(self, tracked: TrackedRequest, left: str) -> str | None:
+        stays = tracked.instance if left == tracked.decode and tracked.instance in self._state.loads else None
+        return self._target(tracked, left, stays)
 
     def second_opinion(
         self,
@@ -187,7 +202,9 @@ class Retrying:
         return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
 
     def _all_of(self, *instances: str) -> tuple[str, ...]:
-        """These targets, and the other ranks of their instances, except of a rank that hangs: others go on."""
+        """These targets and the other ranks of their instances. For a rank that hangs, only that rank: the others still
+        work.
+        """
         return tuple(target for instance in instances for target in self._with_ranks(instance))
 
     def _with_ranks(self, target: str) -> tuple[str, ...]:
@@ -195,7 +212,9 @@ class Retrying:
         return (target,) if load is not None and load.is_stalled else self._state.targets_of(target)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
-        """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
+        """The next target to try. `stays` is the instance that computed the prompt, if only its decode
+        instance failed.
+        """
         state, view = self._state, self._state.view
         part = view if tracked.request.within is None else view.within(tracked.request.within)
         candidates = [load for load in view.candidates() if tracked.request.may_go_to(load.entry.id)]
@@ -216,7 +235,9 @@ class Retrying:
         return next(iter(found), None)
 
     def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
-        """What prefill instances fail alike, a decode instance that computes all of it may serve."""
+        """Whether it would fail everywhere. A request that prefill instances fail alike may still be served by a decode
+        instance that computes all of it.
+        """
         load = self._state.loads.get(failed_instance)
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
