@@ -18,7 +18,7 @@ OPINIONS_AT_ONCE = 50.0
 """Maximum number of refusals of one pool that are tried elsewhere at once, besides those for a name."""
 
 ENOUGH = 3
-"""Prefills in a row without blocks that are no accident, such as a prompt that fills not one block."""
+"""Prefills in a row without blocks; fewer may be an accident, such as a prompt that fills not one block."""
 PAUSE_SECONDS = 300.0
 TRY_SECONDS = 30.0
 """Seconds for which the outcome of a try is awaited before the next one."""
