@@ -57,6 +57,7 @@ EVERYTHING: dict[str, Any] = {
         "ingress": {**_DOORS["ingress"], "host": "llm.example.com"},
         "httpRoute": {**_DOORS["httpRoute"], "hostnames": ["llm.example.com"]},
         "spool": {"persistent": True},
+        "kvEvents": {"enabled": True},
         "picker": {"enabled": True, "tlsSecret": "picker-cert"},
     },
     "networkPolicy": {
