@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 ENOUGH = 3
-"""So many prefills in a row without blocks are no accident, such as a prompt that fills no block."""
+"""This many prefills in a row without blocks are not an accident, such as a prompt that fills no block."""
 PAUSE_SECONDS = 300.0
 TRY_SECONDS = 30.0
 """How long the outcome of a try is awaited before the next one."""

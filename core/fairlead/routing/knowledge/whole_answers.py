@@ -26,7 +26,7 @@ AGAIN_SECONDS = 0.5
 after each tenth would cost more than a tenth of all that a router does.
 """
 AGAIN_TIMES = 4
-"""They are found again when so many times all are new, however soon that is."""
+"""They are computed again once all kept answers were replaced this many times, however soon that is."""
 NEAR_SHARE = 0.9
 """Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
