@@ -27,8 +27,8 @@ INSTANCES_STARTING = "InstancesStarting"
 class InstanceReport:
     """One instance as the operator sees it.
 
-    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; `revision`
-    and `engine` are those of `fairlead.tables.InstanceEntry`.
+    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; for
+    `revision` and `engine` see `fairlead.tables.InstanceEntry`.
     """
 
     id: str
@@ -89,7 +89,7 @@ class PoolState:
     """When instances will be desired again (Unix seconds), as in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
-    """Classes of requests besides those of the spec, of InferenceObjectives."""
+    """More classes of requests, from InferenceObjectives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class InstanceObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTrouble:
-    """What routers find of an instance's engine that is not as the spec says: `fairlead.reports.engines.EngineTrouble`,
+    """How an instance's engine, as routers see it, differs from the spec: a `fairlead.reports.engines.EngineTrouble`,
     or the word of a newer router.
     """
 
@@ -117,7 +117,7 @@ class InstanceTrouble:
     trouble: str
     words: str
     seconds: float = 0.0
-    """Seconds for which the trouble has lasted, where that matters: the smallest value that a router reports."""
+    """Seconds that the trouble has lasted, where that matters: the smallest value that a router reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,6 @@ def feature(infra: Infra, guard: Guard) -> Feature:
 
 
 def sizing_of(infra: Infra) -> Sizing:
-    """What simulates pools that miss their objectives, in the background."""
+    """The background job that simulates pools that miss their objectives."""
     store = PostgresSizings(infra.background)
     return Sizing(PostgresSituations(infra.background), store, partial(secrets.token_hex, 8), enabled=infra.simulates)

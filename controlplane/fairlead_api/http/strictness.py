@@ -1,5 +1,5 @@
-"""Requests are read strictly before a handler runs: every JSON body once for all endpoints, and query parameters, of
-which an unknown one is an error and is never ignored, nor is one of two values.
+"""Reads requests strictly before a handler runs. All endpoints share one reader of JSON bodies. An unknown query
+parameter is an error and never ignored, and so is one that is given twice.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping

@@ -49,7 +49,7 @@ class Bulkhead:
     wait_seconds: float = 5.0
 
     def patient(self, times: float) -> "Bulkhead":
-        """The same share with its limits multiplied by `times`."""
+        """The same share of the database, with its limits multiplied by `times`."""
         return replace(
             self,
             statement_seconds=self.statement_seconds * times,

@@ -126,7 +126,7 @@ def pool_routes(
 
 
 def pools_of(infra: Infra) -> PostgresPoolReads:
-    """The store of pools as they are."""
+    """The store of the pools' current state."""
     return PostgresPoolReads(infra.reads, infra.present, LastMinutes(infra.reads, infra.recent))
 
 

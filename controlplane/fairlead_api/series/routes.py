@@ -25,7 +25,7 @@ from fairlead_client.resources.series import Annotation, Annotations, Series
 
 
 class FigureReading:
-    """Answers are shared among those who ask for the same range within moments."""
+    """Reads figures of a range. Requests for the same range within a moment get the same answer."""
 
     def __init__(self, store: PostgresFigures, recent: Recent) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class FigureReading:
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 
     async def by_instance(self, subject: Subject, start: str, end: str, now: datetime) -> FiguresByInstance:
-        """Those of all instances of a pool. Raises InvalidInput naming the query field, NotFound."""
+        """The figures of every instance of a pool. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("figures by instance", subject, where), lambda: self._store.by_instance(subject, where, now))
 
@@ -140,7 +140,9 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_INSTANCE}/figures", InstanceFigures, viewer, get_instance_figures, InstanceFigures, lambda found: [found])
 
     async def get_figures_by_instance(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """What each instance of a pool did over a range: those that had a part in it, also gone ones."""
+        """The figures of each instance of a pool over a range; instances that existed only for a part of it are
+        included.
+        """
         return lambda sight: figures.by_instance(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/instance-figures", FiguresByInstance, viewer, get_figures_by_instance, InstanceRow, instance_rows)

@@ -53,7 +53,9 @@ def standing_numbers(
 
 
 def _stays(instance: ObservedInstance) -> bool:
-    """Whether it counts among those wanted: one that is emptied, but not for a smaller number, has a successor."""
+    """Whether it counts among the wanted instances: one that is drained, but not for a smaller number, has
+    a successor.
+    """
     is_over = instance.terminating or (instance.adopted and instance.health is PodHealth.FAILED)
     return not is_over and not instance.drained_as_surplus
 

@@ -50,7 +50,7 @@ class PoolReading:
     rollout: Rollout | None = None
     """The rollout in progress, from the status or, if that is lost, from its revision."""
     standing: Mapping[Role, int]
-    """The numbers of instances that stand, of roles that the status has lost; empty where it has them."""
+    """The numbers of instances that stand, of roles that the status has lost; empty if it has them."""
 
     @property
     def status(self) -> dict[str, Any]:

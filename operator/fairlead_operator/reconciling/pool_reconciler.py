@@ -79,7 +79,9 @@ def is_settled(facts: PoolFacts) -> bool:
 
 
 def _essence(facts: PoolFacts) -> list[tuple[ConditionType, str, str, str]]:
-    """What a status must tell at once; figures in the words of conditions besides Ready may wait for a whole round."""
+    """The parts of a status that must be reported at once; figures in the words of conditions besides Ready may wait
+    for a whole round.
+    """
     return [(one.type, one.status, one.reason, _words(one)) for one in pool_conditions(facts)]
 
 
@@ -118,7 +120,7 @@ class PoolReconciler:
         self._settled = None
 
     def children_changed(self) -> None:
-        """Check the Service, budgets and roles' objects next time, even if they were found right a moment ago."""
+        """Check the Service, budgets and roles' objects next time, even if they were found correct a moment ago."""
         self._writer.children_changed()
         self.changed()
 
@@ -200,8 +202,8 @@ class PoolReconciler:
         return await self._writer.apply(identity, releases(pods), None)
 
     async def report_deletion(self) -> float | None:
-        """Report a deleted pool that the control API still knows: while that was away, or without its finalizer. Unless
-        a pool of this name exists again.
+        """Report a deleted pool that the control API still knows, because it was deleted while the API was away or
+        without its finalizer. Nothing is reported if a pool of this name exists again.
 
         Raises ClusterError.
         """

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.advice.situations import PoolSituation, SeenBurn, SeenInstance, SeenMinutes
 from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import latency_within
-from fairlead.range_steps import Covered
+from fairlead.range_steps import Covered, rollup_of
 from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import PoolKey
 from fairlead_api import tables
@@ -265,7 +265,7 @@ class PostgresTrends:
                 query = query.where(pools.c.namespace.in_(sorted(sight)))
             rows = (await connection.execute(query)).all()
             values: dict[str, Any] = {"pools": [row.id for row in rows], "start": start, "end": end}
-            table = "slo_rollups_1h" if where.by_hours else "slo_rollups_1m"
+            table = f"slo_rollups_{rollup_of(where.seconds)}"
             counted = _COUNTED.format(seen=_SEEN.format(table=table, columns="judged, within_slo, refused, failed"))
             for row in await connection.execute(text(counted), {**values, "step": step_seconds}):
                 for place, name in enumerate(_COUNTS):

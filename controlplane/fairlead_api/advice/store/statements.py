@@ -67,8 +67,11 @@ FROM routers r, jsonb_each(r.shares) AS p (key, value)
 WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys) GROUP BY 1, 2
 """)  # noqa: S608
 LEARNT = text(f"""
-SELECT p.key AS pool, avg(CAST(f.value ->> 'error' AS float8)) AS measured, avg(CAST(f.value ->> 'declared_error' AS float8)) AS declared,
-  bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use
+SELECT p.key AS pool, bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use,
+  sum(CAST(f.value ->> 'error' AS float8) * CAST(f.value ->> 'samples' AS float8))
+    / nullif(sum(CAST(f.value ->> 'samples' AS float8)) FILTER (WHERE f.value ->> 'error' IS NOT NULL), 0) AS measured,
+  sum(CAST(f.value ->> 'declared_error' AS float8) * CAST(f.value ->> 'samples' AS float8))
+    / nullif(sum(CAST(f.value ->> 'samples' AS float8)) FILTER (WHERE f.value ->> 'declared_error' IS NOT NULL), 0) AS declared
 FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elements(p.value -> '') AS f (value)
 WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys)
   AND f.value ->> 'quantity' = 'prefill-seconds-per-token' GROUP BY p.key
