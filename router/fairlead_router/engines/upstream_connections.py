@@ -16,6 +16,8 @@ from typing import NamedTuple, cast
 
 import httptools
 
+from fairlead.reports.decisions import UNREACHED
+
 HIGH_WATER = 256 * 1024
 """Bytes of an answer held for a slow client before the engine is paused."""
 
@@ -59,11 +61,11 @@ class UpstreamFailure(Exception):
     @property
     def reached(self) -> bool:
         """Whether the engine may have had the request; else there was no connection to send it on."""
-        return self.kind not in ("refused", "unreachable")
+        return self.kind not in UNREACHED
 
 
 class _Heard(NamedTuple):
-    """The parser's callbacks. A body's pieces are as many as its events, and need no function of ours."""
+    """The parser's callbacks. Pieces of a body are as many as its events, and call no function of ours."""
 
     on_header: Callable[[bytes, bytes], None]
     on_headers_complete: Callable[[], None]

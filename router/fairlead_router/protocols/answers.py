@@ -62,8 +62,9 @@ class StreamReader:
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False) -> None:
-        """With `hides_usage` the client does not get events that have nothing but the engine's counts. With `whole` it
-        gets whole events only, and none from the engine's word of a failure on: another engine may go on.
+        """With `hides_usage`, events that only have the engine's counts are not passed to the client. With `whole` the
+        client gets whole events only, and none after the engine has reported a failure, because another engine may
+        continue.
         """
         self._dialect = dialect
         self._spoken = listener(dialect)
@@ -343,8 +344,8 @@ class StreamReader:
 
 
 def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = None) -> int:
-    """Where the first event ends that ends behind `place`; 0 = none does. `returns`: whether the text has a carriage
-    return in it; None = not known.
+    """The end of the first event that ends behind `place`; 0 = there is none. `returns`: whether the text contains a
+    carriage return; None = not known.
     """
     if not (b"\r" in text if returns is None else returns):
         found = text.find(b"\n\n", place)
@@ -372,7 +373,7 @@ def parse_event(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def decoded(data: bytes) -> Any:
-    """The JSON value of an event; None where it is not JSON."""
+    """The JSON value of an event; None if it is not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -467,5 +468,5 @@ def usage_of(squeezed: Squeezed) -> Usage | None:
 
 
 def is_response_id(value: Any) -> bool:
-    """Whether it can stand in a path."""
+    """Whether the text is safe as a part of a path."""
     return isinstance(value, str) and _RESPONSE_ID.fullmatch(value) is not None

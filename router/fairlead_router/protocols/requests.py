@@ -24,7 +24,7 @@ from fairlead_router.protocols.session_names import SESSION_HEADERS
 class ParsedRequest:
     """The parts of a body that routing and proxying need.
 
-    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None where the client names
+    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None if the client names
     none, which leaves it to the engine.
     """
 

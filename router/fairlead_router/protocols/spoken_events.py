@@ -31,8 +31,8 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a status of success is not an answer. `status` is the engine's own code for it, 0 where it has
-    none.
+    """Why an answer with a success status is not an answer. `status` is the engine's own code for the failure, 0
+    without one.
     """
 
     message: str
@@ -92,7 +92,7 @@ class Spoken:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it has content, or a reason to end without."""
+        """Whether it has content, or a reason to end without content."""
         return self.started or bool(self.closed)
 
     def hear(self, name: bytes, document: Any) -> None:
@@ -118,7 +118,7 @@ class Spoken:
             self.told_at = self.deltas
 
     def _hear_chunk(self, document: dict[str, Any]) -> None:
-        """A chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
+        """Read a chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
         choices = document.get("choices")
         if choices and isinstance(choices, list):
             has_content = False

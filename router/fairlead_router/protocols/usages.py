@@ -9,7 +9,7 @@ _MOST_TOKENS = 1_000_000_000
 
 
 class Usage(NamedTuple):
-    """Tokens of a request as its engine reported them; None where it did not."""
+    """Tokens of a request as its engine reported them; None for counts that it did not report."""
 
     output_tokens: int = 0
     cached_tokens: int | None = None
@@ -47,7 +47,7 @@ class Figures:
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """The counts of a usage object, None where it has none."""
+    """The counts of a usage object, None if it has none."""
     counts: dict[str, int] = {}
     _take(usage, counts)
     return _usage(counts, None) if counts else None

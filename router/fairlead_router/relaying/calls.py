@@ -66,18 +66,18 @@ class Leg(NamedTuple):
 
 
 class CarriedAnswer:
-    """An answer that had begun and goes on elsewhere: the call's request as its client made it, how often it went on,
-    and the request for the present rest, which is made once it is known who is asked.
+    """An answer that had begun and goes on elsewhere: the call's request as its client made it, how often it was handed
+    over by engines that drain, and the request for the present rest, which is made once it is known who is asked.
     """
 
-    __slots__ = ("body", "ending", "head", "length", "rest", "times")
+    __slots__ = ("body", "ending", "handed_over", "head", "length", "rest")
 
     def __init__(self, head: bytes, length: int, body: bytes) -> None:
         self.head = head
         self.length = length
         """The length of a body that the head tells."""
         self.body = body
-        self.times = 0
+        self.handed_over = 0
         self.rest: Rest | None = None
         self.ending = b""
         """How its client's stream would have ended, had nobody been asked to go on."""
@@ -89,8 +89,9 @@ class Call:
     """
 
     __slots__ = (
-        "_kept", "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone",
-        "head", "hides_usage", "id", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket", "tokens",
+        "_kept", "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up",
+        "gone", "head", "hides_usage", "id", "losses", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,8 @@ class Call:
         """When it was sent to the engine whose answer it awaits, by the clock of `Silences`; 0 = it awaits none."""
         self.quiet_since = 0.0
         """Time of the last piece of an answer that has begun, by the same clock; 0 = it has not begun."""
+        self.losses = 0
+        """How many engines were lost while they had it, or failed in the middle of its answer."""
         self.received = 0
         self.tokens = 0
         """The tokens of its answer at the last sweep."""
@@ -192,7 +195,7 @@ class Calls:
         return call
 
     def seconds_left(self, call: Call) -> float:
-        """What is left of its total time; 0 when that is over."""
+        """The rest of its total time in seconds; 0 when that is over."""
         return max(0.0, call.deadline - self._now())
 
     def enter(self, call: Call) -> None:
@@ -310,7 +313,7 @@ class Calls:
 
 
 def _rank(call: Call, address: str) -> int | None:
-    """The data-parallel rank at this address that has the call. None where the call names no rank, or where engines
+    """The data-parallel rank at this address that has the call. None if the call names no rank, or where engines
     ignore the named one, as vLLM and SGLang do for `/v1/responses`.
     """
     dispatch = None if call.ticket is None else call.ticket.verdict

@@ -244,7 +244,7 @@ class ClientConnection(HttpToolsProtocol):
             self.transport.close()
 
     def drop_if_unread(self) -> None:
-        """Called now and then: drop a client that takes nothing of its answer any more, as closing would wait for it.
+        """Drop a client that no longer reads its answer, because closing would wait for it. Called now and then.
 
         While a request is in progress, its own limits hold.
         """
@@ -300,7 +300,7 @@ class ClientConnection(HttpToolsProtocol):
         self._leave()
 
     def _standing(self) -> Headers:
-        """The headers for each answer to the request whose headers arrived last, as far as they arrived."""
+        """The headers that every answer to the latest request gets, as far as its headers have arrived."""
         came: Headers = self.headers or []
         named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]
         return [*self.limits.cors.headers(came), *(named[:1] or [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])]

@@ -249,7 +249,7 @@ class ClientRequest:
         self._held += size
 
     def let_go(self, size: int) -> None:
-        """Release `size` bytes of what is held."""
+        """Release `size` bytes of the held memory."""
         self._release(min(size, self._held))
 
     def completed(self) -> None:
@@ -369,7 +369,7 @@ class ClientRequest:
 
     @property
     def unread(self) -> bool:
-        """Whether the rest of a body that is passed on as it arrives is still to come."""
+        """Whether the client still has to send the rest of a body that is passed on as it arrives."""
         return self._streaming and not self._complete
 
     @property

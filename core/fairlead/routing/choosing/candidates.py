@@ -1,4 +1,6 @@
-"""What policies share: scoring a candidate, what is recorded of a choice, and orders of preference among the rest."""
+"""Functions that policies share: scoring a candidate, recording a choice, and ordering the other candidates by
+preference.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -53,7 +55,7 @@ def weighed(
     limits: dict[str, float] | None = None,
     passed_over: str | None = None,
 ) -> Callable[[], Weighing]:
-    """What is recorded when the choice is among named instances, best first; those unknown to the view are left out."""
+    """The record of a choice among named instances, best first; instances unknown to the view are left out."""
 
     def weigh() -> Weighing:
         speed = view.prefill_speed
@@ -77,9 +79,9 @@ def weighing(
     passed_over: str | None = None,
     considered: int | None = None,
 ) -> Weighing:
-    """A record of these scores; with a single instance to choose from, that alone was the rule.
+    """A record of these scores. With a single instance to choose from, the rule is "only instance".
 
-    `considered` None = all of the pool.
+    `considered` None = the whole pool.
     """
     serving = len(view.candidates())
     return Weighing(

@@ -1,6 +1,6 @@
-"""What a request costs on each instance, as the policy `fairlead` compares it, and the order that follows.
+"""What a request costs on each instance, as the policy `fairlead` compares it, and the resulting order.
 
-There are two ways to the same figures: over vectors, and one by one for up to `FEW` instances. Both do the same
+There are two ways to compute the same figures: over vectors, and one by one for up to `FEW` instances. Both do the same
 arithmetic in the same order; a property test holds them to equal decisions, to the last bit.
 """
 
@@ -65,12 +65,12 @@ class Circumstances:
     rests_count: bool
     kv_seconds: float
     leanings: FloatVector | None = None
-    """Seconds by which instances count as later; see `PoolView.leanings`."""
+    """Seconds added to the cost of each instance; see `PoolView.leanings`."""
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:
-    """How many times slower than the pool's mean each instance is; 1 if that may be chance, None if it may be so for
-    all.
+    """How many times slower than the pool's mean each instance is; 1 if that may be chance, None if that
+    holds for all.
     """
     _, _, _, lasting_pace, *_ = vectors.measures
     if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
@@ -118,8 +118,8 @@ def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumst
 def waits(
     prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
 ) -> tuple[FloatVector, FloatVector]:
-    """Seconds until all queued work (at the pool's speed) is computed, with the rests between, and then until the
-    engine has rested for a prefill of this length. An instance of slowness 2 takes twice as long as the pool's mean.
+    """Seconds until all queued work is computed at the pool's speed, rests included, and until the engine has rested
+    for a prefill of this length. An instance with slowness 2 takes twice as long as the pool's mean.
     """
     resting = vectors.resting
     wait = ahead * resting

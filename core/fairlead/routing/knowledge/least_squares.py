@@ -57,7 +57,7 @@ class LeastSquares:
         return _dot(self.coefficients, features)
 
     def start_from(self, start: Sequence[float]) -> None:
-        """Believe these coefficients before any observation; what was observed stays."""
+        """Use these coefficients before any observation; existing observations stay."""
         self.start = tuple(start)
         self._believed = self._trust * np.array(start, dtype=np.float64)
         self._fit()

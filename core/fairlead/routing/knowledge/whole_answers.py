@@ -42,8 +42,8 @@ MOST_SECONDS = 3600.0
 MOST_TOKENS = 10_000_000
 """Nor one of more tokens, whatever its engine says."""
 LEAST_ERROR = 0.05
-"""The least error assumed for an answer: otherwise equal answers, whose time any split into prompt and steps fits,
-would seem to determine a speed without error."""
+"""The least error assumed for an answer. Without it, answers that are all alike would seem to determine the speed
+exactly, although any split of their time into prompt and steps fits them."""
 ERRORS_P90 = 1.28
 """Standard errors from the middle of a normal distribution to its 90th percentile."""
 
@@ -96,11 +96,13 @@ class WholeAnswers:
         self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
 
     def forget_older(self, before: float) -> None:
-        """Let go of what was observed before then."""
+        """Drop the answers observed before this time."""
         self._keep(self._at[: self._count] >= before)
 
     def recounted(self, times: float) -> "WholeAnswers":
-        """The same answers, their prompt tokens multiplied by `times`: a token has other bytes than assumed."""
+        """The same answers with their prompt tokens multiplied by `times`, because a token has another size than
+        assumed.
+        """
         if times != 1.0:
             self._rows[: self._count, 0] *= times
             self._measure()

@@ -90,7 +90,7 @@ session would leave its cache and all its next turns with it.
 """
 
 STALE_SAMPLES = 10_000
-"""Samples without another model above which the trainer is taken to have fallen silent."""
+"""Samples without another model above which the trainer is assumed to have fallen silent."""
 
 TIES = "to the instance with the most sessions, then by id"
 
@@ -114,7 +114,7 @@ class Fairlead:
         worth = affinity(load, given.most_affinity)
         slo = view.table.slo.ttft_seconds
         limit = IN_TIME * slo if view.tokens_within(slo) < inf else inf
-        can_fetch = given.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0
+        can_fetch = given.fetch and view.fetching(request) is not None
         is_few = self._model is None and not can_fetch and len(vectors.loads) <= FEW
         circumstances = Circumstances(
             now=now,

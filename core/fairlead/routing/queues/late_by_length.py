@@ -35,7 +35,7 @@ class LateByLength:
         return bool(self._heaps)
 
     def add(self, tracked: TrackedRequest) -> None:
-        """One more is late."""
+        """Count one more late request."""
         if self._entries > 2 * len(self.requests) + SPARE_ENTRIES:
             self._forget_those_that_left()
         self.requests[tracked.request.id] = tracked

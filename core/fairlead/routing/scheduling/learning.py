@@ -1,4 +1,4 @@
-"""Learning: what a finished prefill or decode teaches the estimators of its pool, and when that is forgotten."""
+"""Learning: what the estimators of a pool learn from finished prefills and decodes, and when they forget it."""
 
 from fairlead.capabilities import UNKNOWN
 from fairlead.reports.engines import EngineMemory
@@ -42,13 +42,15 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     an instance with much work from other routers would look slow. Each prefill counts by its length; else the instance
     with the most common prefix, whose prefills are short, would look fast.
     """
-    if tracked.dispatched_at is None or tracked.by_proxy or not (tracked.request.streamed or tracked.decode):
+    if tracked.dispatched_at is None or tracked.by_proxy or not _shows_prefill(tracked):
         return
     if tracked.dispatched_at >= now:
         return  # a second attempt at the decode leg, with the blocks of the first: nothing was computed for it
     arrived_at, target = tracked.request.arrived_at, state.table.slo.ttft_seconds
     if tracked.dispatched_at < arrived_at + target:
         state.late.saw_first_token(late=now >= arrived_at + target)
+    if tracked.transfer is not None:
+        return  # its time is a transfer's too
     load = state.loads[tracked.instance]
     load.paced_at = now
     before = load.last_first_token_at
@@ -69,6 +71,13 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
             follow_speed(state, before, now, paces_hold=knew)
 
 
+def _shows_prefill(tracked: TrackedRequest) -> bool:
+    """Whether its first token or the end of its prefill is seen. Behind a side-car the first token has the transfer
+    before it, which then counts as a part of the prefill.
+    """
+    return tracked.request.streamed or (tracked.decode is not None and not tracked.request.by_sidecar)
+
+
 def learn_whole_answer(
     state: SchedulerState, tracked: TrackedRequest, served_on: InstanceLoad, now: float, output_tokens: int, cached_tokens: int | None
 ) -> None:
@@ -81,7 +90,7 @@ def learn_whole_answer(
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
         return
-    if state.prefill_times.whole.is_crowded(now):
+    if tracked.transfer is not None or state.prefill_times.whole.is_crowded(now):
         return
     ended = served_on.history.advance(now, served_on.decode_tokens, served_on.decoding)
     seconds = ended.at - began.at
@@ -104,10 +113,12 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Prompt tokens per second that this many routers make an instance of this role compute, if they do as this one.
+    """Prompt tokens per second that this many routers would make an instance of this role compute, if all did as this
+    one does.
 
-    That is its mean over all of them. At the end of an answer its own rate on the answer's instance is high, as it has
-    just worked there, which says nothing of the others: taken for theirs, it made speeds of 1.3 to 1.6 times the truth.
+    It uses this router's mean over all instances. At the end of an answer this router's rate on the answer's instance
+    is high, because it has just worked there; assuming the same of the other routers gave speeds of 1.3 to 1.6 times
+    the truth.
     """
     if not routers:
         return 0.0

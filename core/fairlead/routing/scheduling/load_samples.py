@@ -1,4 +1,6 @@
-"""Load samples: what each instance did in each second, as one router saw it, and what was asked of the pool."""
+"""Load samples: what each instance did in each second, as one router saw it, and the requests that arrived for the
+pool.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,7 +39,7 @@ class Reservoir:
 
 @dataclass(slots=True)
 class SecondOfLoad:
-    """One instance's running second: counters, and the gauges as the last event left them."""
+    """One instance's current second: its counters, and its gauges after the last event."""
 
     second: int
     running: int = 0
@@ -89,7 +91,7 @@ class LoadSeconds:
         self.dropped = 0
 
     def pause(self) -> None:
-        """Another router collects what instances do; only arrivals are collected here."""
+        """Another router now collects what instances do; this one collects arrivals only."""
         for instance in tuple(self._running):
             self._finish(instance, self._running.pop(instance))
         self._prefilling_since.clear()
@@ -176,7 +178,7 @@ class LoadSeconds:
             self._current(load, now).cancelled += 1
 
     def judged(self, load: InstanceLoad, now: float, ttft_seconds: float, tpot_seconds: float | None, slo: SloFacts) -> None:
-        """A request that ended without its whole answer is judged by what is known of its latencies."""
+        """Judge a request that ended before its whole answer, by the latencies that are known."""
         if self._kept:
             _judge(self._current(load, now), ttft_seconds, tpot_seconds, slo)
 
@@ -222,7 +224,7 @@ class LoadSeconds:
         return taken
 
     def take_arrivals(self, now: float, *, final: bool) -> tuple[ArrivalSample, ...]:
-        """Finished seconds in which requests came; the running one too when `final`."""
+        """Complete seconds in which requests arrived; also the current second if `final`."""
         ready = sorted(second for second in self._arrivals if second < int(now) or final)
         counts = [(second, *self._arrivals.pop(second)) for second in ready]
         return tuple(
