@@ -49,7 +49,7 @@ LABELS = {
     "pool": "namespace/name of the pool",
     "priority_class": "a class that the pool declares, or `default`",
     "rank": "data-parallel rank of the engine",
-    "reason": "why: the word that the answer has too",
+    "reason": "why, in the same word as in the answer",
     "result": "`ok`, `failed`, or `unavailable` while the database is away",
     "route": "path of the route, with names in braces",
     "source": "how a figure is known: `measured`, `fitted`, `declared` or `unknown`",

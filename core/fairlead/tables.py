@@ -76,9 +76,9 @@ class InstanceEngine:
 class InstanceEntry:
     """One instance in a table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). `revision` names
-    what the instance runs, as far as it decides whether KV blocks can be handed on; empty = not known, which goes with
-    all. `engine` None: that of the table.
+    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
+    same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
+    engine.
     """
 
     id: str
@@ -426,6 +426,13 @@ class RoutingFacts:
         "5s",
         minimum=0.0,
         maximum=86400.0,
+    )
+    hand_over_budget: float = number(
+        "Share of the pool's prefill throughput that may go into computing the last prompts of sessions again elsewhere while their instance leaves, "
+        "before their next turns come. Routers keep these prompts in memory for it, and write them nowhere. 0: nothing is kept or computed.",
+        0.2,
+        minimum=0.0,
+        maximum=1.0,
     )
 
 

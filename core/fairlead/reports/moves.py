@@ -14,7 +14,7 @@ from fairlead.values import value
 
 @value
 class MoveCause:
-    """Why something moves: the trigger, and the number that decided, which was above `threshold`; None where none did.
+    """Why something moves: the trigger, and the number that decided, which was above `threshold`; None if none did.
 
     What they are follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
     `hot-migration`: what was pending there (or the TTFT predicted for staying), and the limit from which that is hot ·
@@ -75,14 +75,14 @@ class Move(Generic[Pool, Time]):
     """The fields that a session migration and a re-route share, in routers' reports and in the public API.
 
     TTFTs are predictions, made at decision time, for the request that carried the move. `benefit_seconds` is their
-    difference, negative when leaving was predicted to cost time. All are None where nothing could be predicted,
+    difference, negative when leaving was predicted to cost time. All are None if nothing could be predicted,
     because the source is gone or no request carried the move. `actual_ttft_seconds` is that request's real TTFT,
     None until it has one.
 
     `trigger` is the term that decided, and `crossed` (with `threshold`, in `crossed_unit`) the number that did: see
-    `MoveCause`. The hits are tokens of its prompt that the two ends were taken to hold when it was decided, None where
+    `MoveCause`. The hits are tokens of its prompt that the two ends were assumed to hold when it was decided, None if
     that is not known, as in moves of earlier releases. `least_gain_seconds` is the benefit that the policy asked for at
-    the time, None where it asked for none.
+    the time, None if it asked for none.
 
     `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
     request waited for that; None where nobody tried. `tokens_moved` and `tokens_recomputed` are then those that came
@@ -124,7 +124,7 @@ class Move(Generic[Pool, Time]):
 
     @property
     def origin(self) -> str:
-        """What was left: an instance, or a rank of one by its name (`fairlead.targets`)."""
+        """Where it left from: an instance, or one of its ranks by name (`fairlead.targets`)."""
         return target_of(self.source, self.source_rank)
 
     @property

@@ -94,9 +94,10 @@ class Gateway:
         if endpoint is None and len(raw_path) > 1 and raw_path.endswith(b"/"):
             scope["raw_path"] = raw_path = raw_path[:-1]  # engines would redirect, and a client need not come twice
             endpoint = paths.find(raw_path)
-        given, client.explains = _asked(scope["headers"])
-        if given and is_shown_id(given):
-            client.name(given.encode())
+        if b"x-request-id" in client.headers or EXPLAIN_HEADER in client.headers:
+            given, client.explains = _asked(scope["headers"])
+            if given and is_shown_id(given):
+                client.name(given.encode())
         dialect = endpoint.dialect if endpoint is not None else paths.dialect_of(raw_path)
         try:
             if endpoint is None:
@@ -317,7 +318,7 @@ class Gateway:
 
 
 def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
-    """The id that a client gives its request, "" if it gives none, and whether it wants the decision kept."""
+    """The id that a client gives its request, "" without one, and whether the client wants the decision kept."""
     given, explains = "", False
     for name, value in headers:
         if name == b"x-request-id":

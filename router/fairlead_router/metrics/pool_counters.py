@@ -40,7 +40,7 @@ class Distribution:
 
 
 class ClassCounters:
-    """What happened to the requests of one priority class."""
+    """Counters of the requests of one priority class."""
 
     __slots__ = ("refused", "submitted", "ttft")
 
@@ -51,7 +51,7 @@ class ClassCounters:
 
 
 class PoolCounters:
-    """What happened in one pool since the router started."""
+    """Counters of one pool since the router started."""
 
     __slots__ = (
         "beliefs",
@@ -64,6 +64,8 @@ class PoolCounters:
         "direct",
         "engine_stalls",
         "failed",
+        "handed_over",
+        "handed_over_tokens",
         "handover",
         "hit_tokens",
         "implausible_usages",
@@ -107,6 +109,9 @@ class PoolCounters:
         self.uncarried: Counter[str] = Counter()
         """Answers that broke off and did not, by why not."""
         self.recomputed_tokens = 0
+        self.handed_over: Counter[str] = Counter()
+        """Sessions whose instance leaves, by whether another one has computed their prompt."""
+        self.handed_over_tokens = 0
         self.carrying = Distribution()
         """From the moment when an answer broke off to the next piece of it."""
         self.prompt_tokens = 0
@@ -149,7 +154,7 @@ class PoolCounters:
                 pass
 
     def plausible(self, tokens: int | None) -> int | None:
-        """The token count that an engine reported; None, and counted, where it is impossible."""
+        """The token count that an engine reported; None if it is impossible, which is counted."""
         if tokens is None or 0 <= tokens <= MOST_TOKENS:
             return tokens
         self.implausible_usages += 1
@@ -168,9 +173,10 @@ class PoolCounters:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count how far the router's belief about the instance's cache is from what its engine found there.
+        """Count the difference between what the router believed was in the instance's cache and what the engine found
+        there.
 
-        It skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
+        Skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"

@@ -54,6 +54,14 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         "Answers that broke off after they had begun and did not go on, by the obstacle.",
         labels=["pool", "obstacle"],
     )
+    handed_over = CounterMetricFamily(
+        "fairlead_router_handed_over_sessions",
+        "Sessions whose instance leaves and whose last prompt another one was asked to compute: warmed, or failed.",
+        labels=["pool", "outcome"],
+    )
+    handed_over_tokens = CounterMetricFamily(
+        "fairlead_router_handed_over_tokens", "Tokens computed again for these sessions before their next turns.", labels=["pool"]
+    )
     recomputed = CounterMetricFamily(
         "fairlead_router_continuation_tokens",
         "Tokens of prompts and answers computed again for answers that went on elsewhere, as predicted.",
@@ -141,6 +149,9 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
             carried.add_metric([pool, why], count)
         for obstacle, count in counters.uncarried.items():
             uncarried.add_metric([pool, obstacle], count)
+        for outcome, count in counters.handed_over.items():
+            handed_over.add_metric([pool, outcome], count)
+        handed_over_tokens.add_metric([pool], counters.handed_over_tokens)
         recomputed.add_metric([pool], counters.recomputed_tokens)
         carrying.add_metric([pool], counters.carrying.cumulative(), counters.carrying.total)
         for fate, count in counters.transfers.items():
@@ -173,6 +184,8 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         retries,
         carried,
         uncarried,
+        handed_over,
+        handed_over_tokens,
         recomputed,
         carrying,
         cache_moves,
@@ -273,7 +286,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
 
 
 class TrainingCounters:
-    """What happened between a router and its trainer since the router started."""
+    """Counters between a router and its trainer since the router started."""
 
     __slots__ = ("refused", "rounds", "trainers_lost")
 

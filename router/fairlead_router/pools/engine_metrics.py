@@ -179,7 +179,9 @@ def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
 
 
 def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
-    """The data-parallel ranks that the engine names now: on its page, and elsewhere where the page may lack some."""
+    """The data-parallel ranks that the engine names now: on its metrics page, or by other means if the page may lack
+    some.
+    """
     shown = () if page is None else tuple(page.ranks)
     if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:
         return shown

@@ -89,7 +89,7 @@ class KnownEngines:
         return size / tokens if size and tokens else None
 
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
-        """The engine named its ranks elsewhere than on its metrics page."""
+        """The engine named its ranks, but not on its metrics page."""
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
@@ -102,7 +102,7 @@ class KnownEngines:
         return found
 
     def forget_life(self, target: str) -> None:
-        """Another engine has taken the target's place."""
+        """Another engine has taken the target's place: forget the old one's progress."""
         del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
@@ -157,7 +157,7 @@ class KnownEngines:
         return True
 
     def found(self, instance: str, trouble: EngineTrouble, words: str | None) -> None:
-        """An instance has this trouble, in these words; None: it has not."""
+        """Record that an instance has this trouble, in these words; None: it does not have it."""
         if words is not None:
             self.troubles[instance][trouble] = words
         elif instance in self.troubles:
@@ -223,12 +223,12 @@ class RecalledEngines:
         return self.take(replace(memory, known=known), table, now)
 
     def of_instance(self, table: RoutingTable, now: float) -> EngineMemory | None:
-        """What still holds for the engines of this table; None if nothing does."""
+        """The earlier measurements that still hold for the engines of this table; None if none does."""
         self._memory = None if self._memory is None else believed(self._memory, table, now)
         return self._memory
 
     def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """The same for one of an instance's `parts` ranks, which has that part of its speed."""
+        """The same figures for one of an instance's `parts` ranks, which has that fraction of the instance's speed."""
         memory = self.of_instance(table, now)
         if memory is None:
             return None
@@ -236,7 +236,7 @@ class RecalledEngines:
         return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
 
     def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
-        """Bytes of prompt text per token; unknown where no figure is remembered."""
+        """Bytes of prompt text per token; unknown if no figure is remembered."""
         memory = self.of_instance(table, now)
         return UNKNOWN if memory is None else memory.known.bytes_per_token
 

@@ -1,4 +1,4 @@
-"""What a served engine counts about itself, as plain numbers; its metrics show them under vLLM's names."""
+"""Counters of a served engine, as plain numbers; its metrics show them under vLLM's names."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field

@@ -18,7 +18,7 @@ from fairlead_web.text.addresses import segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStep:
-    """One step: `at` is None where no time is recorded; `path` leads to what is known of it, with `link_words`.
+    """One step: `at` is None if no time is recorded; `path` leads to what is known of it, with `link_words`.
 
     `state` is `done`, `none` (there was nothing to do), or `unknown` (not recorded).
     """
@@ -113,7 +113,7 @@ def cache_words(move: Migration | ReRoute) -> str:
 
 
 def seconds_won(move: Migration | ReRoute) -> float | None:
-    """The TTFT predicted for staying less the real one; negative when time was lost, None where either is unknown."""
+    """The TTFT predicted for staying less the real one; negative when time was lost, None if either is unknown."""
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     return None if stay is None or actual is None else stay - actual
 

@@ -23,7 +23,7 @@ from fairlead.reports.engines import KnownCache, LearntFigure
 from fairlead.reports.moves import MigrationOutcome, MoveOutcome
 from fairlead.tables import PoolKey
 from fairlead_api import tables
-from fairlead_api.infra.database import Database, moment
+from fairlead_api.infra.database import ROUTER_LIVE_FOR, Database, moment
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.records import bound, recordset
 from fairlead_api.moves.store import save_reroutes
@@ -274,7 +274,7 @@ def _note() -> "ReturningInsert[tuple[str]]":
     """Stores a router's state unless a newer one is there; returns its id if it did."""
     routers = tables.routers
     row = upsert(routers).values(last_seen_at=func.now())
-    newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text("interval '10 seconds'"))
+    newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text(ROUTER_LIVE_FOR))
     back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)
     replaced = {one.name: row.excluded[one.name] for one in routers.c if one.name not in {"id", "first_seen_at", "last_seen_at"}}
     noted = row.on_conflict_do_update(index_elements=["id"], set_={**replaced, "last_seen_at": func.now()}, where=newer & back)

@@ -25,12 +25,12 @@ Seconds = TypeVar("Seconds", FloatVector, list[float])
 
 @value
 class Prefills(Generic[Tokens, Seconds]):
-    """What the prefill of a request takes on each instance."""
+    """How long the prefill of a request takes on each instance, and what each instance holds of its prompt."""
 
     hits: Tokens
     """Tokens seen to be held."""
     known: Tokens
-    """The same, including what the session's home is assumed to hold."""
+    """Like `hits`, but includes what the session's home is assumed to hold."""
     most: int
     """The longest hit."""
     alone: Seconds
@@ -40,7 +40,9 @@ class Prefills(Generic[Tokens, Seconds]):
     """Index of the instance to fetch from."""
 
     def source_for(self, index: int) -> int | None:
-        """Index of the instance from which that one should fetch; None when it should compute."""
+        """Index of the instance from which instance `index` should fetch the prefix; None if it should compute the
+        prefix itself.
+        """
         return self.holder if self.hits[index] < self.most and self.seconds[index] < self.alone[index] else None
 
     def reason(self, index: int) -> DecisionReason:
@@ -58,8 +60,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """What the prefill takes on each instance, with the longest prefix fetched where engines can, `fetch` allows it and
-    it is worth it.
+    """The prefill on each instance. Where engines can fetch, `fetch` allows it and it saves time, the longest prefix is
+    fetched.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)
@@ -89,11 +91,11 @@ def prefills_one_by_one(
 
 
 def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, speed: FetchSpeed) -> FloatVector:
-    """What each prefill counts for if it first fetches what `source`, at index `holder`, holds more of the prompt;
-    `alone` without fetching.
+    """The cost of each prefill if it first fetches the longer prefix that `source`, at index `holder`, holds. `alone`
+    is the cost without fetching.
 
-    That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches
-    do not fill with copies. Where nothing is held more it is never less than alone.
+    It is the fetch, the rest of the prefill, and a tenth of the saving, so that sessions stay together and caches do
+    not fill with copies. If nothing more is held there, it is never less than `alone`.
     """
     per_token = sending_seconds(1, source.transfers_out, speed)
     fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])

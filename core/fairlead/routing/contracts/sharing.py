@@ -103,8 +103,8 @@ class Abandoned:
 
 @value
 class SentElsewhere:
-    """The instance `failed` failed before the first byte, and the front sent the request to `instance` at once; or its
-    proxy did, and that instance had begun to answer when the front learned of it.
+    """The instance `failed` failed before its first byte. The front sent the request to `instance` at once; or its
+    proxy did, and that instance had begun to answer before the front learned of it.
     """
 
     request: str
@@ -116,9 +116,9 @@ class SentElsewhere:
     refused: bool = False
     """The instance `failed` rejected the request (4xx), perhaps rightly: no session moves."""
     carried_on: str = ""
-    """Why the answer, which had begun, goes on there; "" = it had not begun."""
+    """Why the answer, which had begun, continues there; "" = it had not begun."""
     carried_tokens: int = 0
-    """How much of it was given by then."""
+    """How many of its tokens the client had by then."""
     unlike: str | None = None
     """Why its rest may be another than `failed` would have made."""
 

@@ -1,4 +1,4 @@
-"""Session migrations and re-routes in sentences: what moved, what was promised, and whether it came true."""
+"""Session migrations and re-routes in sentences: what moved, the predicted gain, and the actual one."""
 
 from typing import Protocol
 
@@ -27,7 +27,7 @@ TRIGGERS = {
     BindingReason.IDLE_INSTANCE: "by estimates it would have been refused, and an idle instance took it",
     BindingReason.RING_CHANGE: "instances joined or left, and its place on the ring changed",
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",
-    BindingReason.OFF_RING: "it was not on an instance that its prefix belongs to, and went to one",
+    BindingReason.OFF_RING: "it had been placed away from the instances that its prefix belongs to, and went back to one",
     BindingReason.NO_ROOM: "where its session was to move there was no room for its context any more, so both stay where the session is",
     BindingReason.SESSION_MOVED: "its session had moved with another request meanwhile, and it followed",
     BindingReason.OPERATOR: "a person asked for it",
@@ -125,7 +125,7 @@ def transfer_in_words(move: TimedMove) -> str:
 
 
 def cause(move: TimedMove) -> str:
-    """Why it moved, with the number that decided and what that crossed, where they are recorded."""
+    """Why it moved: the number that decided and the threshold that it crossed, if they are recorded."""
     known = {reason.value: reason for reason in BindingReason}
     trigger = known.get(move.trigger)
     if trigger is None:

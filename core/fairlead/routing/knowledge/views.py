@@ -144,6 +144,8 @@ class LiveView:
         return instance in self._drained
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
+        if not (request.blocks or self.caches.heard):
+            return 0
         blocks = self.prefixes.match(instance, request.blocks)
         if self.told:
             blocks = max(blocks, self.told.match(request.blocks).get(instance, 0))
@@ -151,6 +153,8 @@ class LiveView:
         return self.caches.hit_tokens(request, instance, remembered)
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        if not (request.blocks or self.caches.heard):
+            return {}
         block_tokens = request.block_tokens or self.table.engine.block_tokens
         most = request.prompt_tokens - 1
         if most < 1:
@@ -213,9 +217,9 @@ class LiveView:
         return self.decode_times.seconds(tokens, requests)
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Seconds by which each of `candidates()` is to count as later, so that routers which decide for themselves
-        come to choices that fit together (`knowledge.parts`); None where one decides. `most_held` are the tokens of the
-        prompt that some instance is known to hold.
+        """Seconds to add to the cost of each of `candidates()`, so that routers that decide separately make choices
+        that fit together (`knowledge.parts`); None while one router decides for all. `most_held` is the longest part of
+        the prompt, in tokens, that an instance is known to hold.
         """
         if self.routers == 1:
             return None
@@ -349,8 +353,8 @@ def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
-    """Where all that could serve are shut, none keeps a request away. Decode instances can stand in for prefill
-    instances, not the other way round.
+    """If the circuits of all suitable instances are open, requests still go to them. Decode instances can stand in for
+    prefill instances, not the other way round.
     """
     nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)
     nobody = nobody_decodes and all(load.is_shut(now) for load in accepting)

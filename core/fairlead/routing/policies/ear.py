@@ -175,7 +175,7 @@ class Ear:
         return "host-hot-cooldown" if recent else "host-hot-no-cooler"
 
     def _hot_tokens(self, view: PoolView) -> float:
-        """Pending tokens above which a host counts as hot; infinite while nobody has seen how fast hosts are."""
+        """Pending tokens above which a host counts as hot; infinite until the speed of hosts has been observed."""
         hot = self._parameters.hot_tokens
         return view.tokens_within(self._parameters.hot_slo_fraction * view.table.slo.ttft_seconds) if hot is None else hot
 
@@ -238,7 +238,7 @@ def room_tokens(request: RoutingRequest, home: Binding) -> int:
 
 
 def session_of(request: RoutingRequest) -> str | None:
-    """The session of a request, or the prefix that stands for one; None where every possible name is shared."""
+    """The session of a request, or the prefix used in place of one; None if all possible names are shared."""
     return request.session or (None if request.named is not None else prefix_session(request))
 
 

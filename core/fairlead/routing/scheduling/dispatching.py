@@ -28,7 +28,7 @@ no longer believed.
 
 
 class Dispatching:
-    """Takes requests from queues and says where they go."""
+    """Takes requests from queues and returns where to send them."""
 
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
@@ -72,7 +72,7 @@ class Dispatching:
                 continue
             sent.append(self.dispatch(tracked, now))
         if not queue:
-            del state.queues[instance]
+            state.put_away(instance)
         return sent
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
@@ -89,7 +89,7 @@ class Dispatching:
                 queue.add(tracked)
 
     def _held_soon(self, tracked: TrackedRequest) -> int:
-        """Tokens of a queued prompt that what is computed ahead of it will leave in the cache."""
+        """Tokens of a queued prompt that will be in the cache once the prompts ahead of it are computed."""
         state, request = self._state, tracked.request
         ahead = (state.requests[one].request.blocks for one in state.loads[tracked.instance].in_flight)
         shared = max((shared_blocks(request.blocks, blocks) for blocks in ahead), default=0)
@@ -156,8 +156,9 @@ class Dispatching:
             state.placed.append((instance, request.blocks))
         if state.settings.speculative_insert:
             state.prefixes.insert(instance, request.blocks)
-        if not request.streamed and tracked.decode is None:
-            tracked.answer_began = load.history.advance(now, load.decode_tokens, load.decoding)
+        if not request.streamed and (tracked.decode is None or request.by_sidecar):
+            if tracked.decode is None:
+                tracked.answer_began = load.history.advance(now, load.decode_tokens, load.decoding)
             known = state.prefill_times.observed_speed is not None or load.engine_waiting is None
             expected = (
                 now + transfer_seconds + (load.dispatched_prefill_tokens / state.prefill_times.speed if known else LOOK_AGAIN_SECONDS)
@@ -199,8 +200,8 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether its engine, which says how many requests it has not begun with, has said nothing since this one was sent
-    there, and its predicted time has not passed.
+    """Whether the engine, which reports the requests it has not begun, has not reported since this one was sent, and
+    the predicted time has not passed.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6

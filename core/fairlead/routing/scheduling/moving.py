@@ -160,7 +160,7 @@ class Moving:
         return home.instance != instance
 
     def touch_session(self, session: str, now: float) -> None:
-        """The session was used where it is; reported now and then."""
+        """A session was used on its home; this is reported now and then."""
         refresh = self._state.bindings.touch(session, now)
         if refresh is not None:
             self._state.recorder.bound(refresh)
@@ -297,6 +297,6 @@ class Moving:
         )
 
     def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:
-        """Predicted for staying; None where nobody can say, since the instance is gone."""
+        """The TTFT predicted for staying; None if the instance is gone, so that nothing can be predicted."""
         state = self._state
         return state.view.predicted_ttft_seconds(tracked.request, source) if source in state.loads else None

@@ -25,7 +25,7 @@ M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 
 class _Moves(Generic[M]):
-    """Moves of one sort that nobody took yet, and the outcomes of those that were taken before they had one."""
+    """Moves of one sort that were not taken yet, and the outcomes of those that were taken before they had one."""
 
     def __init__(self) -> None:
         self._records: dict[str, M] = {}
@@ -102,7 +102,7 @@ class Recorder:
         self.slo = SloSeconds(pool, limit, kept=load_samples)
 
     def pause(self) -> None:
-        """Another router records what is served; only arrivals, and refusals made here, are recorded here."""
+        """Another router now records what is served; this one records arrivals, and its own refusals."""
         self.loads.pause()
         self.slo.pause()
 
@@ -143,6 +143,8 @@ class Recorder:
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
         """Settle the outcome of the moves that the request carried."""
+        if not (tracked.migrations or tracked.reroutes):
+            return
         for moves, carried in ((self._migrations, tracked.migrations), (self._reroutes, tracked.reroutes)):
             if carried:
                 self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, tracked.transfer, self._limit)

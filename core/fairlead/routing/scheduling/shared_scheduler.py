@@ -81,7 +81,7 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
-        """What the decider says of a request, to be passed on as this scheduler's own outcome."""
+        """An outcome that the decider sent for a request; it is passed on as this scheduler's own."""
         self._state.view.now = now
         return self._asking.hear(verdict, now)
 
@@ -215,7 +215,7 @@ class SharedScheduler(PoolScheduler):
     # ── as a decider ──
 
     def join(self, front: Front) -> None:
-        """One more router asks this one."""
+        """Another router begins to ask this one."""
         self._others.settle(self._state.view.now)
         self._guests.join(front)
         self._count_routers()

@@ -44,7 +44,8 @@ async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS
             await asyncio.sleep(0.005)
 
 
-async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+async def read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    """The body of a request with these headers."""
     if headers.get("transfer-encoding") != "chunked":
         return await reader.readexactly(int(headers.get("content-length", "0")))
     body = b""
@@ -124,7 +125,7 @@ class ScriptedEngine:
                     self.cut_short.append(head[0])
                     await reader.read()
                     return
-                body = await _read_body(reader, headers)
+                body = await read_body(reader, headers)
                 if any(line.startswith(":") for line in head[1:]):  # no header's name, so servers refuse it
                     self._write(writer, 400, b'{"error": {"message": "invalid header"}}')
                     continue

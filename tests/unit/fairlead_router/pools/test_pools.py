@@ -156,6 +156,9 @@ class CheckingScheduler:
     ) -> Dispatch | None:
         return None
 
+    def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
+        return False
+
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
