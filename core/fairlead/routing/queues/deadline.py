@@ -15,8 +15,9 @@
 Planned is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline,
 leaving out the longest prefill whenever one would be late). For example, with a target of 5 s and prefills of 1, 2 and
 4 s that came at once, the 1 and the 2 are planned and the 4 is left out; it is late as soon as 4 s no longer fit before
-its deadline. When late ones may go, `late_requests` says. One also goes before the planned if they are in time after it
-and keep as much as a rest leaves them: held back, a cached prompt of a tenth of a second waits behind every new one.
+its deadline. When late ones may go, `late_requests` says. Then, while few are late, one also goes before the planned if
+they are in time after it and keep as much as a rest leaves: held back, a cached prompt of a tenth of a second waits
+behind every new one.
 
 Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
 (`contracts.rests`). What is short may go before its rest, which is then owed: so short prefills go together, and their
@@ -70,14 +71,15 @@ NEXT_LOOK_SECONDS = 0.05
 class DeadlineRules:
     """What a queue asks of its pool.
 
-    Late requests get any time that is free while they `late_may_go`, and always the `late_share` (0-1) of it;
-    `found_late` is called for each found late. `decode_share` is the part of an instance's time that its decodes need,
-    and while the pool `has_time` for both, rests give way to deadlines. `speed` is that of prefills, in tokens per
-    second.
+    Late requests get any time that is free while they `late_may_go`, and always the `late_share` (0-1) of it; while
+    `few_are_late` too, they go before others that they do not harm. `found_late` is called for each found late.
+    `decode_share` is the part of an instance's time that its decodes need, and while the pool `has_time` for both,
+    rests give way to deadlines. `speed` is that of prefills, in tokens per second.
     """
 
     late_share: float
     late_may_go: Callable[[], bool]
+    few_are_late: Callable[[], bool]
     found_late: Callable[[TrackedRequest], None]
     has_time: Callable[[], bool]
     decode_share: Callable[[InstanceLoad], float]
@@ -220,17 +222,14 @@ class DeadlineQueue:
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _harms_nobody(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> bool:
-        """Whether all planned are in time after this late request too, and a quarter of the target is left for what
-        comes next. It takes no more than that itself; while late ones may not go, it is short and had its rest.
+        """Whether late ones may go and are few, and all planned are in time after this one too. It takes up to a
+        quarter of the target, and leaves as much for what comes next.
         """
         seconds, spare = self._seconds(late), RESERVE * self._target
         left = slack(planned, now + self._ahead_seconds(now)) - seconds - self._rest_seconds(seconds)
-        if left < spare or seconds > spare:
+        if left < spare or seconds > spare or not (self._rules.few_are_late() and self._rules.late_may_go()):
             return False
-        calm = self._rules.late_may_go()
-        if now >= self._rested_at(seconds, now):
-            return calm or seconds <= SHORT_SECONDS
-        return calm and self._rules.has_time()
+        return now >= self._rested_at(seconds, now) or self._rules.has_time()
 
     def _shortest_late(self) -> TrackedRequest | None:
         """The shortest of the late, or of those of the tenant that has had the least."""

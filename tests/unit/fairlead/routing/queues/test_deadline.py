@@ -32,11 +32,13 @@ class Line:
 
     def __init__(self, share: float = 0.0, calm: bool = False, load: InstanceLoad | None = None, decode_share: float = 0.0) -> None:
         self.calm = calm
+        self.few = True
         self.late: list[str] = []
         self.decode_share = decode_share
         rules = DeadlineRules(
             late_share=share,
             late_may_go=lambda: self.calm,
+            few_are_late=lambda: self.few,
             found_late=lambda tracked: self.late.append(tracked.request.id),
             has_time=lambda: self.calm,
             decode_share=lambda load: self.decode_share,
@@ -129,10 +131,14 @@ def test_a_late_request_goes_before_those_that_are_in_time_after_it_too_with_tim
         assert [waiting.take(4.5), waiting.take(4.5 + fresh)] == ["fresh", "late"], why
 
 
-def test_while_the_pool_is_not_calm_only_a_short_late_request_goes_before_others() -> None:
-    waiting = line(("long", 1.0), ("short", 0.9 * SHORT_SECONDS))
+def test_while_the_pool_is_not_calm_or_many_are_late_no_late_request_goes_before_others() -> None:
+    waiting = line(("late", 0.9 * SHORT_SECONDS))
     waiting.add("fresh", 1.0, at=4.9)
-    assert [waiting.take(4.9), waiting.take(5.05), waiting.take(6.05)] == ["short", "fresh", None]
+    assert [waiting.take(4.9), waiting.take(5.9)] == ["fresh", None]
+    waiting = line(("late", 0.9 * SHORT_SECONDS), calm=True)
+    waiting.few = False
+    waiting.add("fresh", 1.0, at=4.9)
+    assert [waiting.take(4.9), waiting.take(5.9)] == ["fresh", "late"]
 
 
 def test_late_requests_earn_their_share_of_the_time_of_others() -> None:
@@ -378,7 +384,7 @@ def test_as_many_are_in_time_as_any_order_could_bring_although_late_ones_go_betw
         seconds, at = rounded[int(name[1:])]
         now += seconds
         in_time = now <= at + DUE + 1e-6
-        assert in_time or calm or seconds <= SHORT_SECONDS, "nothing long is sent in vain while the pool is not calm"
+        assert in_time or calm, "nothing is sent in vain while the pool is not calm"
         sent += in_time
     assert sent == most_in_time(rounded, 4.0)
 
