@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations [operations] [--trace TRACE] [--instances 4]
         [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300]
-        [--steps prefill,decode,flip,rollout,node]
+        [--steps prefill,decode,flip,maintenance,rollout,drain,node]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 600]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations window
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations effects [--trace TRACE] [--instances 4]
@@ -13,11 +13,12 @@ Each mode runs a whole sandbox with two routers, and ends it.
 operations   A trace in Mooncake's format, or generated conversations, are sent to the pool `chat` at `--rate`; its
              simulated engines are given the speed at which this load is `--utilisation` of what the instances of each
              role can do. Meanwhile each role is scaled out to twice its instances and back, an instance flips its role
-             and one flips back, a new setting of the engine is rolled out, and one of two nodes is lost with all its
-             instances. The same requests go to a second pool, `newest`, which is scaled at the same moments: there the
-             newest instances are cordoned right before a scale-in and so go first, as they do without knowledge of
-             caches. After each operation the load runs on for `--window` seconds, which is also how long the windows
-             are in which hit rates are compared.
+             and one flips back, one of two nodes is cordoned and emptied by evictions, a new setting of the engine is
+             rolled out, an instance is drained that is in the middle of an answer of ten minutes, and the node is lost
+             with all its instances. While roles are scaled, the same requests go to a second pool, `newest`, which is
+             scaled at the same moments: there the newest instances are cordoned right before a scale-in and so go
+             first, as they do without knowledge of caches. After each operation the load runs on for `--window`
+             seconds, which is also how long the windows are in which hit rates are compared.
 ratio        A load that shifts from prefill-heavy to decode-heavy and back goes to four pools of six instances at once:
              three of fixed ratios, and one with `ratio: {mode: Auto}`.
 window       A schedule's window that opens in a minute and lasts one scales a pool, changes its SLO, and takes both

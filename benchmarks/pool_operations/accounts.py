@@ -65,7 +65,7 @@ def costs_of(pool: LoadedPool, work: Work, operations: Sequence[Operation], wind
     """The cost of each operation on the pool, in their order."""
     own = [operation for operation in operations if operation.pool == pool.name]
     moves = pool.sandbox.everything("/v1/migrations", pool=f"default/{pool.name}")
-    ends = [operation.begun for operation in own[1:]] + [float("inf")]
+    ends = [*(operation.begun for operation in own[1:]), float("inf")][: len(own)]
     return [_cost(pool.served, work, operation, end, moves, window) for operation, end in zip(own, ends, strict=True)]
 
 

@@ -29,13 +29,13 @@ class NeverCame(SystemExit):
     """What was waited for did not come; ends the program with these words."""
 
 
-def wait_until(seen: Callable[[], bool], what: str, seconds: float) -> None:
-    """Look once a second until it is so. Raises NeverCame."""
+def wait_until(seen: Callable[[], bool], what: str, seconds: float, pause: float = 1.0) -> None:
+    """Look every `pause` seconds until it is so. Raises NeverCame."""
     deadline = time.monotonic() + seconds
     while not seen():
         if time.monotonic() > deadline:
             raise NeverCame(f"not within {seconds:.0f} s: {what}")
-        time.sleep(1.0)
+        time.sleep(pause)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,7 +129,29 @@ class LoadedPool:
         """Cordon a role's newest instances. The operator drains cordoned ones before all others."""
         names = [pod["metadata"]["name"] for pod in self.pods() if pod["metadata"]["labels"]["llm-d.ai/role"] == role]
         for name in names[-count:]:
-            self._patch(f"{PODS}/{name}", {"metadata": {"annotations": {"fairlead.dev/cordoned": "true"}}})
+            self.annotate(name, {"fairlead.dev/cordoned": "true"})
+
+    def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
+        """Write these annotations to one of its pods."""
+        self._patch(f"{PODS}/{name}", {"metadata": {"annotations": annotations}})
+
+    def is_gone(self, name: str) -> bool:
+        """Whether its pod is no more."""
+        return self.sandbox.kubernetes("GET", f"{PODS}/{name}").status_code == 404
+
+    def is_leaving(self, name: str) -> bool:
+        """Whether its drain has begun, or it is gone."""
+        return self.is_gone(name) or "fairlead.dev/draining-since" in next(
+            pod["metadata"]["annotations"] for pod in self.pods() if pod["metadata"]["name"] == name
+        )
+
+    def evict(self, name: str) -> bool:
+        """Evict one of its pods, as `kubectl drain` does; False while its budget forbids that."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+        answer = self.sandbox.kubernetes("POST", f"{PODS}/{name}/eviction", body)
+        if answer.status_code not in {200, 201, 404, 429}:
+            raise NeverCame(f"eviction of {name}: {answer.status_code} {answer.text[:500]}")
+        return answer.status_code != 429
 
     def _patch(self, path: str, body: Mapping[str, Any]) -> None:
         answer = self.sandbox.kubernetes("PATCH", path, body, MERGE)

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from benchmarks.pool_operations.loaded_pools import wait_until
+
 from fairlead_sandbox.process_table import kubelet_command
 from fairlead_testing.running.sandbox import RunningSandbox
 
 SECOND_NODE = "node-2"
+READY_SECONDS = 60.0
 
 
 @contextmanager
@@ -23,9 +26,16 @@ def second_node(sandbox: RunningSandbox, directory: Path) -> Iterator[subprocess
     with (directory / f"{SECOND_NODE}.log").open("wb") as log:
         kubelet = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
+        wait_until(lambda: _is_ready(sandbox), f"{SECOND_NODE} is ready", READY_SECONDS)
         yield kubelet
     finally:
         lose(kubelet)
+
+
+def _is_ready(sandbox: RunningSandbox) -> bool:
+    answer = sandbox.kubernetes("GET", f"/api/v1/nodes/{SECOND_NODE}")
+    conditions = answer.json()["status"].get("conditions", []) if answer.status_code == 200 else []
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def lose(kubelet: subprocess.Popen[bytes]) -> None:

@@ -10,8 +10,17 @@ from pathlib import Path
 
 from benchmarks.pool_operations.accounts import costs_of
 from benchmarks.pool_operations.loaded_pools import ROLES, LoadedPool, begin_loads, counted, pool_manifest, roles_of
-from benchmarks.pool_operations.operations import NEWEST, Course, flip_there_and_back, lose_node, roll_out, scale_out_and_in
-from benchmarks.pool_operations.report import load_lines, loss_lines, operations_table, promises, victims_table
+from benchmarks.pool_operations.operations import (
+    NEWEST,
+    Course,
+    drain_one,
+    flip_there_and_back,
+    lose_node,
+    maintain_node,
+    roll_out,
+    scale_out_and_in,
+)
+from benchmarks.pool_operations.report import drain_lines, load_lines, loss_lines, operations_table, promises, victims_table
 from benchmarks.pool_operations.work import Work, trace_rows, work_for
 
 from fairlead_sandbox.secret_tokens import load_or_create
@@ -19,8 +28,10 @@ from fairlead_simulator.traces.rows import write_trace
 from fairlead_testing.builders.record_facts import contradictions
 from fairlead_testing.running.sandbox import RunningSandbox, fairlead
 
-STEPS = ("prefill", "decode", "flip", "rollout", "node")
-"""What can be operated, in this order: each role scaled out and in, flips, a rollout, a lost node."""
+STEPS = ("prefill", "decode", "flip", "maintenance", "rollout", "drain", "node")
+"""What can be operated, in this order: each role scaled out and in, flips, a node's maintenance, a rollout, a drain, a
+lost node.
+"""
 TPOT_SECONDS = 0.05
 BLOCK_TOKENS = 512
 
@@ -69,11 +80,16 @@ def operate(course: Course, chat: LoadedPool, newest: LoadedPool, node: subproce
     for role in ROLES:
         if role in steps:
             scale_out_and_in(course, chat, newest, role, count)
-    newest.end_load()
+    if newest.load is not None:
+        newest.end_load()
     if "flip" in steps:
         flip_there_and_back(course, chat, count)
+    if "maintenance" in steps:
+        maintain_node(course, chat, count)
     if "rollout" in steps:
         roll_out(course, chat, count)
+    if "drain" in steps:
+        drain_one(course, chat, count)
     if "node" in steps:
         lose_node(course, chat, node, count)
 
@@ -103,10 +119,11 @@ def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folde
         )
         for name in ("chat", NEWEST)
     )
+    loaded = (chat, newest) if set(ROLES) & set(settings.steps) else (chat,)
     try:
-        for pool in (chat, newest):
+        for pool in loaded:
             pool.create(dict.fromkeys(ROLES, count))
-        begin_loads((chat, newest), trace, work.speed)
+        begin_loads(loaded, trace, work.speed)
         time.sleep(settings.warm_up)
         operate(course, chat, newest, node, count, settings.steps)
         retries = counted(sandbox, "fairlead_router_retries_total", pool="default/chat")
@@ -132,15 +149,15 @@ def told(
 ) -> int:
     """Print everything; 1 if a promise was not kept."""
     costs = costs_of(chat, work, course.operations, settings.window)
-    compared = costs_of(newest, work, course.operations, settings.window)
+    compared = costs_of(newest, work, course.operations, settings.window) if newest.served else []
     scale_ins = [index for index, cost in enumerate(compared) if cost.operation.scaled_in]
     victims = {"cheapest": [costs[index] for index in scale_ins], "newest": [compared[index] for index in scale_ins]}
     kept = promises(chat, costs, course, verify, broken)
     for lines in (
-        ["", *load_lines(chat, work, settings.instances, settings.window), *load_lines(newest, work, settings.instances, settings.window)],
+        ["", *(line for pool in (chat, newest) if pool.served for line in load_lines(pool, work, settings.instances, settings.window))],
         ["", *operations_table(costs)],
         ["", *victims_table(victims)],
-        ["", *loss_lines(chat, course, retries), ""],
+        ["", *loss_lines(chat, course, retries), *drain_lines(course), ""],
         [f"{'yes' if good else 'NO ':4}{words}" for words, good in kept.items()],
     ):
         print("\n".join(lines), flush=True)

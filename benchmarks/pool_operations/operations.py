@@ -6,12 +6,18 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from benchmarks.pool_operations.loaded_pools import LoadedPool, NeverCame, counted, roles_of
+from benchmarks.pool_operations.loaded_pools import MERGE, LoadedPool, NeverCame, counted, roles_of, wait_until
 from benchmarks.pool_operations.nodes import SECOND_NODE, lose
 
+from fairlead_testing.running.long_answer import long_answer
+
 LIMIT_SECONDS = 900.0
+LONG_ANSWER_TOKENS = 20_000
+"""Ten minutes of them with decode steps of 30 ms."""
+NOTICE_SECONDS = 30.0
+"""From the cordon of a node to its first eviction: whoever maintains nodes cordons first."""
 NEWEST = "newest"
 """The pool whose newest instances are made to go first."""
 
@@ -44,6 +50,16 @@ class Loss:
     retries_before: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """The seconds of a drain, from its mark to the end of its instance, and the tokens of the long answer by then."""
+
+    seconds: float
+    tokens: int
+    error: str = ""
+    """How the answer broke off, if it did."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Course:
     """What has been done. After each operation the load runs for `window` seconds."""
@@ -51,6 +67,7 @@ class Course:
     window: float
     operations: list[Operation] = field(default_factory=list)
     loss: Loss | None = None
+    drained: Drained | None = None
 
     def run(
         self,
@@ -144,6 +161,52 @@ def roll_out(course: Course, chat: LoadedPool, count: int) -> None:
         return names.isdisjoint(pod["metadata"]["name"] for pod in pool.pods()) and pool.settled_at({"prefill": count, "decode": count})
 
     course.run("rollout of all instances", (chat,), lambda pool: pool.patch({"engine": {"simulated": {"maxRunning": 255}}}), replaced)
+
+
+def drain_one(course: Course, chat: LoadedPool, count: int) -> None:
+    """A person has an instance drained that is in the middle of an answer of ten minutes, and it is replaced."""
+    model, tokens = str(chat.manifest["spec"]["model"]), LONG_ANSWER_TOKENS
+    with long_answer(chat.sandbox.routers[0], model, tokens) as answer:
+
+        def act(pool: LoadedPool) -> None:
+            pool.annotate(answer.instance, {"fairlead.dev/drain": "true"})
+            wait_until(lambda: pool.is_leaving(answer.instance), "the drain begins", LIMIT_SECONDS, pause=0.1)
+            began = time.monotonic()
+            wait_until(lambda: pool.is_gone(answer.instance), "the drained instance is gone", LIMIT_SECONDS, pause=0.1)
+            course.drained = Drained(seconds=time.monotonic() - began, tokens=answer.tokens)
+
+        course.run(
+            "drain of an instance with a long answer", (chat,), act, lambda pool: pool.settled_at({"prefill": count, "decode": count})
+        )
+        assert course.drained is not None
+        if answer.tokens > course.drained.tokens:
+            course.drained = replace(course.drained, error=answer.error)
+        else:
+            course.drained = replace(course.drained, error=answer.error or "the answer did not go on")
+
+
+def maintain_node(course: Course, chat: LoadedPool, count: int) -> None:
+    """A node is cordoned, emptied by evictions as `kubectl drain` does it, and used again."""
+    sandbox = chat.sandbox
+
+    def cordon(*, on: bool) -> None:
+        sandbox.kubernetes("PATCH", f"/api/v1/nodes/{SECOND_NODE}", {"spec": {"unschedulable": on}}, MERGE).raise_for_status()
+
+    there = [pod["metadata"]["name"] for pod in chat.pods() if pod["spec"].get("nodeName") == SECOND_NODE]
+
+    def act(pool: LoadedPool) -> None:
+        cordon(on=True)
+        time.sleep(NOTICE_SECONDS)
+        for name in there:
+            wait_until(lambda name=name: pool.evict(name), f"{name} is evicted", LIMIT_SECONDS)  # type: ignore[misc]
+
+    def emptied(pool: LoadedPool) -> bool:
+        return set(there).isdisjoint(pod["metadata"]["name"] for pod in pool.pods()) and pool.settled_at(
+            {"prefill": count, "decode": count}
+        )
+
+    course.run(f"maintenance of a node with {len(there)} instances", (chat,), act, emptied)
+    cordon(on=False)
 
 
 def lose_node(course: Course, chat: LoadedPool, node: subprocess.Popen[bytes], count: int) -> None:

@@ -13,6 +13,7 @@ from benchmarks.pool_operations.work import Work
 from fairlead_simulator.replay.outcomes import ReplayVerdict
 
 KEPT_HIT_RATE = 0.9
+DRAIN_SECONDS = 15.0
 
 
 def operations_table(costs: Sequence[Cost]) -> list[str]:
@@ -81,6 +82,14 @@ def loss_lines(pool: LoadedPool, course: Course, retries: int) -> list[str]:
     ]
 
 
+def drain_lines(course: Course) -> list[str]:
+    """The record of the drain."""
+    if course.drained is None:
+        return []
+    drained = course.drained
+    return [f"drain: {drained.seconds:.1f} s, {drained.tokens} tokens of the long answer had come by then; {drained.error or 'it went on'}"]
+
+
 def _refusals(pool: LoadedPool) -> str:
     told = [one for one in pool.served if one.verdict is ReplayVerdict.REJECTED and one.ended_seconds is not None]
     return "".join(f"\n      request {one.index} at {one.ended_seconds:.1f} s: {one.status} {one.reason}" for one in told[:20])
@@ -108,6 +117,11 @@ def promises(pool: LoadedPool, costs: Sequence[Cost], course: Course, verify: st
                 f"{cost.operation.words}: of what an endless cache had had, {cost.kept_of_ideal:.0%} as much is hit as before (at least "
                 f"{KEPT_HIT_RATE:.0%}); the hit rate, of other prompts, is {cost.kept:.0%}"
             ] = cost.kept_of_ideal >= KEPT_HIT_RATE
+    drained = course.drained
+    if drained is not None:
+        found[f"the drain took {drained.seconds:.1f} s (at most {DRAIN_SECONDS:.0f} s), and the long answer went on"] = (
+            drained.seconds <= DRAIN_SECONDS and not drained.error
+        )
     found[f"fairlead verify: {verify}"] = verify.endswith(": no contradictions.")
     found[f"contradictions in the stored record: {'; '.join(contradictions) or 'none'}"] = not contradictions
     return found

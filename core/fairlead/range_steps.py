@@ -27,7 +27,7 @@ class Covered:
 
     @property
     def by_hours(self) -> bool:
-        """Whether hours add up to it, so that nothing finer need be read."""
+        """Whether the range consists of whole hours, so that nothing finer need be read."""
         return self.seconds % _HOUR == 0
 
 

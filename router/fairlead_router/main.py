@@ -37,17 +37,21 @@ from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
 from fairlead_router.pools.engine_lives import EngineLives
 from fairlead_router.pools.engine_metrics import DOUBTED_SECONDS, SCRAPE_SECONDS, EngineScraper
+from fairlead_router.pools.kept_prompts import KeptPrompts
 from fairlead_router.pools.keys import GatewayKeys
 from fairlead_router.pools.kv_event_following import FOLLOW_SECONDS, KvEventFollower
 from fairlead_router.pools.pool_training import TRAIN_SECONDS, PoolTraining
 from fairlead_router.pools.pools import Pools, SchedulerFactory
 from fairlead_router.pools.table_cache import KeptRouters, TableCache
 from fairlead_router.pools.table_stream import TableFollower
+from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Calls
 from fairlead_router.relaying.canaries import LOOK_SECONDS as CANARY_LOOK_SECONDS
 from fairlead_router.relaying.canaries import Canaries
 from fairlead_router.relaying.carrying_on import HAND_OVER_LOOK_SECONDS, CarryingOn, HandOvers
 from fairlead_router.relaying.direct import DirectRelay
+from fairlead_router.relaying.heirs import LOOK_SECONDS as HEIRS_LOOK_SECONDS
+from fairlead_router.relaying.heirs import Heirs
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
 from fairlead_router.relaying.sending import Sender
@@ -95,7 +99,7 @@ class Router:
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.awake = AwakeClock(self.now)
-        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
+        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now, settings.kv_events_port)
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
@@ -106,7 +110,11 @@ class Router:
         asking = UsageAsking(sender, self.now)
         held = HeldResponses()
         carrying = CarryingOn(self.upstream, self.now)
+        self.moves = CacheMoves(self.upstream, self.now)
         self.hand_overs = HandOvers(self.pools, self.calls, carrying, self.now)
+        prompts = KeptPrompts(settings.kept_prompts_bytes)
+        proxy = Proxy(sender, asking, self.calls, held, carrying, self.moves, prompts, self.now)
+        self.heirs = Heirs(self.pools, self.calls, proxy, prompts, lambda: self.informing.draining, self.now)
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
         routed = RoutedRequests(self.pools, self.keys, self.calls, self.prompt_tokens, held, self.now, trusted=trusted)
@@ -115,7 +123,7 @@ class Router:
             self.pools,
             self.keys,
             self.calls,
-            Proxy(sender, asking, self.calls, held, carrying, self.now),
+            proxy,
             direct,
             held,
             self.informing,
@@ -239,6 +247,7 @@ class Router:
         self._tasks.every(DOUBTED_SECONDS, "doubted lists", self.scraper.read_doubted)
         self._tasks.every(CANARY_LOOK_SECONDS, "canaries", self.canaries.send)
         self._tasks.every(HAND_OVER_LOOK_SECONDS, "hand-overs", self.hand_overs.look)
+        self._tasks.every(HEIRS_LOOK_SECONDS, "heirs", self.heirs.look)
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
         self._tasks.every(KEEP_SECONDS, "keep prefixes", self.keep_prefixes)
@@ -246,7 +255,7 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write to disk what instances are believed to hold, what was observed of engines, and how many routers are
+        """Write to disk what instances are assumed to hold, what was observed of engines, and how many routers are
         live. A restarted router reads it.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
@@ -268,7 +277,7 @@ class Router:
             self.upstream.close_idle()
 
     async def let_go(self, server: GatewayServer, listener: socket.socket) -> None:
-        """Let clients and proxies find another router, and let their requests end, also those that wait; then `drain`.
+        """Let clients and proxies find another router, and let requests end, including waiting ones; then `drain`.
 
         They have half of `timeouts.shutdown` seconds before `drain`.
         """
@@ -293,7 +302,7 @@ class Router:
         self.picker.close()
         await self.calls.wait_until_idle(1.0)
         await self._tasks.stop(
-            "stream", "collect", "send", "scrape", "doubted lists", "canaries", "hand-overs", "kv events", "train", "keep prefixes"
+            "stream", "collect", "send", "scrape", "doubted lists", "canaries", "hand-overs", "heirs", "kv events", "train", "keep prefixes"
         )
         await self.keep_prefixes()
         self.kv_events.close()

@@ -168,6 +168,15 @@ class RouterSettings:
             default_shown="a quarter of the memory of the container or machine, and at least two of the largest bodies",
         ),
     )
+    kept_prompts_bytes: int = field(
+        default=64 * MEBIBYTE,
+        metadata=variable(
+            "FAIRLEAD_KEPT_PROMPTS_BYTES",
+            Whole("bytes", 0),
+            "the last prompts of sessions, kept in memory to be computed elsewhere when their instance leaves (`handOverBudget`)",
+            "beyond it the longest unused go; their sessions are computed again with their next turn",
+        ),
+    )
     cors_origins: tuple[str, ...] = field(
         default=(),
         metadata=variable(
@@ -249,6 +258,16 @@ class RouterSettings:
             Switch(),
             "whether a client that shows no API key may have the decision of its request kept (`x-fairlead-explain: 1`)",
             "at most 10 a second in a pool are kept so; a key may as it says",
+        ),
+    )
+    kv_events_port: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_KV_EVENTS_PORT",
+            Whole("port", 1, 65535),
+            "port of every address at which engines connect to publish KV events, by ZMQ",
+            "without it only engines that bind an endpoint are followed; docs/kv-events.md",
+            default_shown="none",
         ),
     )
     picker_port: int | None = field(

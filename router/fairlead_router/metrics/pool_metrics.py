@@ -54,6 +54,14 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         "Answers that broke off after they had begun and did not go on, by the obstacle.",
         labels=["pool", "obstacle"],
     )
+    handed_over = CounterMetricFamily(
+        "fairlead_router_handed_over_sessions",
+        "Sessions whose instance leaves and whose last prompt another one was asked to compute: warmed, or failed.",
+        labels=["pool", "outcome"],
+    )
+    handed_over_tokens = CounterMetricFamily(
+        "fairlead_router_handed_over_tokens", "Tokens computed again for these sessions before their next turns.", labels=["pool"]
+    )
     recomputed = CounterMetricFamily(
         "fairlead_router_continuation_tokens",
         "Tokens of prompts and answers computed again for answers that went on elsewhere, as predicted.",
@@ -100,6 +108,17 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         "Prefills whose engine named no KV blocks, so that the decode instance computed the prompt again.",
         labels=["pool"],
     )
+    cache_moves = CounterMetricFamily(
+        "fairlead_router_cache_moves",
+        "Attempts to bring KV blocks from one instance to another, by fate: moved, or why not (late, lost, refused, unnamed).",
+        labels=["pool", "fate"],
+    )
+    moved_tokens = CounterMetricFamily(
+        "fairlead_router_cache_moved_tokens", "Tokens whose KV blocks went from one instance to another.", labels=["pool"]
+    )
+    moving = HistogramMetricFamily(
+        "fairlead_router_cache_move_seconds", "Asking for KV blocks until the other instance had them.", labels=["pool"]
+    )
     prefill = HistogramMetricFamily(
         "fairlead_router_prefill_seconds", "Sending to a prefill instance to its answer with the KV blocks.", labels=["pool"]
     )
@@ -130,8 +149,15 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
             carried.add_metric([pool, why], count)
         for obstacle, count in counters.uncarried.items():
             uncarried.add_metric([pool, obstacle], count)
+        for outcome, count in counters.handed_over.items():
+            handed_over.add_metric([pool, outcome], count)
+        handed_over_tokens.add_metric([pool], counters.handed_over_tokens)
         recomputed.add_metric([pool], counters.recomputed_tokens)
         carrying.add_metric([pool], counters.carrying.cumulative(), counters.carrying.total)
+        for fate, count in counters.transfers.items():
+            cache_moves.add_metric([pool, fate], count)
+        moved_tokens.add_metric([pool], counters.transferred_tokens)
+        moving.add_metric([pool], counters.transferring.cumulative(), counters.transferring.total)
         lost.add_metric([pool], counters.lost_moves)
         unkept.add_metric([pool], counters.unkept_decisions)
         stalls.add_metric([pool], counters.engine_stalls)
@@ -158,8 +184,13 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         retries,
         carried,
         uncarried,
+        handed_over,
+        handed_over_tokens,
         recomputed,
         carrying,
+        cache_moves,
+        moved_tokens,
+        moving,
         unkept,
         lost,
         stalls,
@@ -255,7 +286,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
 
 
 class TrainingCounters:
-    """What happened between a router and its trainer since the router started."""
+    """Counters between a router and its trainer since the router started."""
 
     __slots__ = ("refused", "rounds", "trainers_lost")
 

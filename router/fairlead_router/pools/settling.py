@@ -59,7 +59,7 @@ class Settling:
         return Usage(plausible(usage.output_tokens) or 0, plausible(usage.cached_tokens), plausible(usage.prompt_tokens))
 
     def part(self, ticket: Ticket) -> Usage | None:
-        """The known figures of an answer that broke off; None where nothing of it could be read."""
+        """The known figures of an answer that broke off; None if nothing of it could be read."""
         stream = ticket.stream
         if stream is None:
             return None
@@ -76,6 +76,8 @@ class Settling:
                 usage = Usage(usage.output_tokens, usage.cached_tokens, ticket.request.prompt_tokens)
             ticket.usage = usage
             self._counters.output_tokens += usage.output_tokens
+        if ticket.request.warms:
+            return
         if ending is Ending.SERVED:
             self._counters.served += 1
         else:

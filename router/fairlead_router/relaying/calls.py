@@ -12,7 +12,7 @@ from fairlead.targets import rank_of
 from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers_so_far import AnswerSoFar
+from fairlead_router.protocols.answers_so_far import AnswerSoFar, answer_so_far
 from fairlead_router.protocols.continuations import Rest
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.prompts import Document
@@ -66,18 +66,18 @@ class Leg(NamedTuple):
 
 
 class CarriedAnswer:
-    """An answer that had begun and goes on elsewhere: the call's request as its client made it, how often it went on,
-    and the request for the present rest, which is made once it is known who is asked.
+    """An answer that had begun and goes on elsewhere: the call's request as its client made it, how often it was handed
+    over by engines that drain, and the request for the present rest, which is made once it is known who is asked.
     """
 
-    __slots__ = ("body", "ending", "head", "length", "rest", "times")
+    __slots__ = ("body", "ending", "handed_over", "head", "length", "rest")
 
     def __init__(self, head: bytes, length: int, body: bytes) -> None:
         self.head = head
         self.length = length
         """The length of a body that the head tells."""
         self.body = body
-        self.times = 0
+        self.handed_over = 0
         self.rest: Rest | None = None
         self.ending = b""
         """How its client's stream would have ended, had nobody been asked to go on."""
@@ -89,8 +89,9 @@ class Call:
     """
 
     __slots__ = (
-        "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head",
-        "hides_usage", "id", "kept", "model", "quiet_since", "received", "rest", "stream", "task", "ticket", "tokens",
+        "_kept", "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up",
+        "gone", "head", "hides_usage", "id", "losses", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -106,8 +107,11 @@ class Call:
         """The change in `body` that asks the engine for usage, where the client did not."""
         self.hides_usage = False
         """Whether the engine was asked for it: its client must not get what it did not ask for."""
-        self.kept: AnswerSoFar | None = None
-        """What its client has had of its stream, if another engine may go on with that."""
+        self.sent: list[bytes] | None = None
+        """The pieces that its client has had of its stream since `kept` read them, if another engine may go on with
+        that.
+        """
+        self._kept: AnswerSoFar | None = None
         self.rest: CarriedAnswer | None = None
         """Its answer had begun, and another engine is asked for the rest."""
         self.model = ""
@@ -119,6 +123,8 @@ class Call:
         """When it was sent to the engine whose answer it awaits, by the clock of `Silences`; 0 = it awaits none."""
         self.quiet_since = 0.0
         """Time of the last piece of an answer that has begun, by the same clock; 0 = it has not begun."""
+        self.losses = 0
+        """How many engines were lost while they had it, or failed in the middle of its answer."""
         self.received = 0
         self.tokens = 0
         """The tokens of its answer at the last sweep."""
@@ -129,6 +135,15 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self.ticket: Ticket | None = None
         """The account of a routed call."""
+
+    @property
+    def kept(self) -> AnswerSoFar | None:
+        """What its client has had of its stream, if another engine may go on with that. Few answers need it, so it is
+        made when it is asked for.
+        """
+        if self._kept is None and self.sent is not None:
+            self._kept = answer_so_far(self.dialect, self.sent)
+        return self._kept
 
     def client_gone(self) -> None:
         """The client closed its connection: stop all waiting for it."""
@@ -180,7 +195,7 @@ class Calls:
         return call
 
     def seconds_left(self, call: Call) -> float:
-        """What is left of its total time; 0 when that is over."""
+        """The rest of its total time in seconds; 0 when that is over."""
         return max(0.0, call.deadline - self._now())
 
     def enter(self, call: Call) -> None:
@@ -298,7 +313,7 @@ class Calls:
 
 
 def _rank(call: Call, address: str) -> int | None:
-    """The data-parallel rank at this address that has the call. None where the call names no rank, or where engines
+    """The data-parallel rank at this address that has the call. None if the call names no rank, or where engines
     ignore the named one, as vLLM and SGLang do for `/v1/responses`.
     """
     dispatch = None if call.ticket is None else call.ticket.verdict

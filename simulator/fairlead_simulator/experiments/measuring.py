@@ -66,7 +66,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one tenant's requests of one priority class got; the figures are those of `Figures`."""
+    """The figures of one tenant's requests of one priority class, as in `Figures`."""
 
     tenant: str
     priority_class: str

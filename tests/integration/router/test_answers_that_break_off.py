@@ -2,8 +2,13 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from fairlead.instances import InstanceState
+from fairlead_router.relaying.carrying_on import REFUSED_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
 
 CHAT = "/v1/chat/completions"
@@ -105,12 +110,62 @@ async def test_a_client_that_leaves_while_the_rest_is_awaited_has_cancelled_and_
     assert dict(running.pool.counters.upstream_errors) == {"answer": 1}
 
 
-async def test_an_answer_that_breaks_off_everywhere_is_asked_for_three_times(world: World) -> None:
+async def test_an_answer_that_breaks_off_everywhere_is_asked_for_twice(world: World) -> None:
     running = await world.ready(4, policy="round-robin", continue_answers="Enabled")
     for engine in world.engines:
         answers(engine, BEGUN)
     text = await stream(running)
     assert text.count('"error"') == 1
-    assert sum(len(asked(engine)) for engine in world.engines) == 3
+    assert sum(len(asked(engine)) for engine in world.engines) == 2
     assert await counted(running) == (0, 1, 0)
     assert dict(running.pool.counters.uncarried) == {"limit": 1}
+
+
+@pytest.mark.parametrize(
+    ("deaths", "taken_down"),
+    [("mmmm", 2), ("bmmm", 2), ("bbmm", 3), ("bbbb", 3)],
+    ids=["in the middle", "before and in the middle", "twice before", "before it begins"],
+)
+async def test_a_request_that_kills_its_engines_does_not_go_through_the_pool(world: World, deaths: str, taken_down: int) -> None:
+    running = await world.ready(5, policy="round-robin", continue_answers="Enabled")
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    pieces = {"b": b"", "m": head + b"%x\r\n%b\r\n" % (len(BEGUN), BEGUN.encode())}
+    coming = iter(deaths)
+
+    async def die(script: str, document: dict[str, Any], writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
+        writer.write(pieces[next(coming)])
+        await writer.drain()
+        raise ConnectionResetError
+
+    for engine in world.engines:
+        engine._answer = die  # type: ignore[method-assign]
+    answer = await running.client.post(CHAT, json=ASKED)
+    assert sum(len(asked(engine)) for engine in world.engines) == taken_down
+    assert "rejected-upstream-failed" in answer.text
+    assert (await counted(running))[0] == 0
+
+
+async def test_an_engine_that_refused_a_rest_is_believed_for_ten_minutes(world: World) -> None:
+    running = await world.ready(2, policy="round-robin", continue_answers="Enabled")
+    second, first = world.engines
+    answers(first, BEGUN + ERROR)
+    refuses(second)
+    await stream(running)
+    asking = asyncio.create_task(running.ask(stream=True, script="stepwise", max_tokens=2))
+    await until(lambda: any(call.kept is not None and call.kept.pieces for call in running.router.calls.under_way()))
+    [one] = [engine for engine in world.engines if engine.seen[-1]["headers"].get("x-script") == "stepwise"]
+    table = world.api.state.tables[running.pool.key]
+    leaving = tuple(replace(entry, state=InstanceState.DRAINING) if entry.id == one.name else entry for entry in table.instances)
+    world.api.state.set_table(replace(table, version=2, instances=leaving, routing=replace(table.routing, hand_over_after_seconds=0.0)))
+    await until(lambda: running.pool.table.version == 2)
+    hand_overs = running.router.hand_overs
+    for _ in range(3):
+        await hand_overs.look()
+    assert len(asked(one)) + len(asked(second if one is first else first)) == 3, "it stays where it is"
+    for refused in hand_overs._carrying._refused:
+        hand_overs._carrying._refused[refused] -= REFUSED_SECONDS
+    await hand_overs.look()
+    await until(lambda: running.pool.counters.carried["drained"] == 1)
+    for engine in world.engines:
+        engine.step.set()
+    assert (await asking).text.endswith(DONE)

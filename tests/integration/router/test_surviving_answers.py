@@ -8,11 +8,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import httpx
 import pytest
 
+from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.instances import InstanceState
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
@@ -195,6 +197,65 @@ async def test_a_drain_hands_a_long_answer_over(site: Site) -> None:
     same(got, await site.whole(path, more))
     assert await site.counted('fairlead_router_continued_answers_total{pool="default/chat",why="drained"') == 1
     assert await site.counted("fairlead_router_upstream_errors_total") == 0
+
+
+async def test_a_key_pays_for_its_prompt_once_and_for_every_token_of_an_answer_that_went_on(site: Site) -> None:
+    secret = "flk_the-secret-of-a-team-0123456789"
+    key = GatewayKeyFacts(id="team", digest=sha256(secret.encode()).hexdigest(), tokens_per_minute=10**6)
+    site.world.api.state.set_gateway_keys(key)
+    await until(lambda: bool(site.running.router.keys._by_digest))
+    path = "/v1/chat/completions"
+    document, shown = {"model": "m", "stream": True, **FORMS[path]}, {"authorization": f"Bearer {secret}"}
+    async with site.running.client.stream("POST", path, json=document, headers=shown) as answer:
+        begun, pieces = await read(answer, 9)
+        site.engine(answer).process.kill()
+        got = begun + b"".join([piece async for piece in pieces])
+    assert b"error" not in got
+    await until(lambda: site.running.busy() == 0)
+    await site.world.stop_router(site.running)
+    uses = site.world.api.state.stored("key_use")
+    assert sum(one.requests for one in uses) == 1
+    assert (sum(one.prompt_tokens for one in uses), sum(one.output_tokens for one in uses)) == counts(got)
+    assert counts(got)[1] == TOKENS
+
+
+async def test_an_answer_finds_the_one_instance_left_when_others_were_lost_with_its_own(site: Site, start_engine: StartEngine) -> None:
+    world, running = site.world, site.running
+    site.engines += [start_engine("--decode-step-ms", "20", "--stream-interval-ms", "20") for _ in range(4)]
+    addresses = [f"127.0.0.1:{engine.port}" for engine in site.engines]
+    world.api.state.set_table(routing_table(addresses, version=2, model="m", policy="least-request", continue_answers="Enabled"))
+    await until(lambda: running.pool.table.version == 2)
+    path = "/v1/chat/completions"
+    async with running.client.stream("POST", path, json={"model": "m", "stream": True, **FORMS[path]}) as answer:
+        begun, pieces = await read(answer, 9)
+        own = site.engine(answer)
+        left = next(engine for engine in site.engines if engine is not own)
+        for engine in site.engines:
+            if engine is not left:
+                engine.process.kill()
+        got = begun + b"".join([piece async for piece in pieces])
+    same(got, await site.whole(path, FORMS[path]))
+
+
+async def test_a_drain_leaves_an_answer_that_no_other_instance_can_end(site: Site) -> None:
+    path = "/v1/chat/completions"
+    async with site.running.client.stream("POST", path, json={"model": "m", "stream": True, **FORMS[path]}) as answer:
+        begun, pieces = await read(answer, 9)
+        leaving = answer.headers["x-fairlead-instance"]
+        other = next(engine for engine in site.engines if engine is not site.engine(answer))
+        other.process.kill()
+        while (await site.running.client.post("/v1/completions", json={"model": "m", "prompt": "x", "max_tokens": 1})).headers[
+            "x-fairlead-instance"
+        ] != leaving:
+            pass  # until the router has seen that the other is lost
+        table = site.world.api.state.tables[site.running.pool.key]
+        entries = tuple(replace(one, state=InstanceState.DRAINING) if one.id == leaving else one for one in table.instances)
+        site.world.api.state.set_table(
+            replace(table, version=2, instances=entries, routing=replace(table.routing, hand_over_after_seconds=0.0))
+        )
+        got = begun + await _all(pieces)
+    same(got, await site.whole(path, FORMS[path]))
+    assert await site.counted("fairlead_router_continued_answers_total") == 0
 
 
 async def _all(pieces: AsyncIterator[bytes]) -> bytes:

@@ -97,7 +97,9 @@ class PostgresFigures:
             return InstanceFigures(**await _bounds(connection, pool, where, now), **_instance_counts(dict(row._mapping)))
 
     async def by_instance(self, subject: Subject, where: Covered, now: datetime) -> FiguresByInstance:
-        """Those of every instance that had a part in these steps. Raises NotFound for a pool that does not live."""
+        """The figures of every instance that existed during these steps. Raises NotFound for a pool that no longer
+        exists.
+        """
         async with self._database.reading() as connection:
             (pool,) = await pools_of(connection, subject)
             found = await connection.execute(text(_BY_INSTANCE), {"pool": pool, "start": where.start, "end": where.end})
@@ -112,7 +114,7 @@ def _instance_counts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _bounds(connection: AsyncConnection, pool: int, where: Covered, now: datetime) -> dict[str, Any]:
-    """The range of a pool's instances, and until when it is rolled up."""
+    """The range of a pool's instances, and the time up to which it is rolled up."""
     behind, end = (await complete_until(connection, [pool], now)).get(pool), min(where.end, now)
     return {"start": where.start, "end": end, "complete_until": behind if behind and behind < end else None}
 

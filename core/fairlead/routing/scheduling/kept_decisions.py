@@ -51,7 +51,7 @@ class End(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A decision as it was made. Its record is made when it is kept: most of those that are noted are not."""
+    """A decision as it was made. Most noted decisions are not kept; the record is made only for one that is."""
 
     request: RoutingRequest
     session: str | None
@@ -124,7 +124,7 @@ class KeptDecisions:
     def end(self, tracked: TrackedRequest, end: End, table: RoutingTable, now: float) -> None:
         """The request has ended: keep its decision or not."""
         noted = self._noted.pop(tracked.request.id, None)
-        if not self._wanted or tracked.is_elsewhere or not tracked.decision_id:
+        if not self._wanted or tracked.is_elsewhere or not tracked.decision_id or tracked.request.warms:
             return
         why = _why_kept(tracked, end, table)
         self._ended[why] += 1

@@ -35,6 +35,8 @@ class Outcomes:
         reported.
         """
         state = self._state
+        if not (state.queues or self._refusals or state.late.to_refuse):
+            return ()
         outcomes: list[Outcome] = []
         if state.touched:
             self._send_touched(outcomes, now)
@@ -86,8 +88,9 @@ class Outcomes:
         decision.
         """
         state = self._state
-        state.recorder.refused(refusal, now)
-        state.recorder.slo.refused(refusal.request.priority_class, state.table, now)
+        if not tracked.request.warms:
+            state.recorder.refused(refusal, now)
+            state.recorder.slo.refused(refusal.request.priority_class, state.table, now)
         self.end(tracked, MoveOutcome.REFUSED, now, End(RequestOutcome.REFUSED, refusal.reason))
         return replace(refusal, decision_id=tracked.decision_id, kept=tracked.keeps is not None)
 

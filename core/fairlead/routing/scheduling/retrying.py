@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.decisions import HANDED_OVER, Continuation
+from fairlead.reports.decisions import HANDED_OVER, UNREACHED, Continuation
 from fairlead.reports.moves import MoveCause
 from fairlead.routing.admission.refusals import upstream_failed
 from fairlead.routing.choosing.candidates import least_pending
@@ -18,6 +18,7 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.pending_moves import Departure
 from fairlead.routing.scheduling.dispatching import Dispatching
@@ -64,6 +65,8 @@ class Retrying:
         failed = state.loads.get(tracked.decodes_on if decode_failed else tracked.instance)
         stays = tracked.instance if decode_failed and tracked.instance in state.loads else None
         source = tracked.instance
+        if by_proxy and decode is None and tracked.decode is not None and source in state.loads:
+            decode, to = to, source  # a proxy sends to decode instances only, and names the same prefill instance to each
         state.accounting.unplace(tracked)
         state.expecting.taken_back(tracked)
         if failed is not None:
@@ -109,10 +112,10 @@ class Retrying:
             return None
         state.view.now = now
         if tracked.resuming_since is None:
-            tracked.tried = (left,)  # what failed before the answer began may serve its rest
-        decode_left = left == tracked.decode
-        stays = tracked.instance if decode_left and tracked.instance in state.loads else None
-        target = self._target(tracked, left, stays) if to is None else to
+            tracked.tried, tracked.unreachable = (left,), ()  # what failed before the answer began may serve its rest
+        elif why in UNREACHED:
+            _passed_over(tracked, left)
+        target = self._rest_target(tracked, left) if to is None else to
         if target is None:
             return None
         source = tracked.decodes_on
@@ -125,7 +128,7 @@ class Retrying:
         tracked.decode_began = tracked.answer_began = tracked.transfer_from = None
         tracked.by_proxy = False
         self._bind(tracked, left, source, target, now)
-        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.unreachable))
+        state.count_in(tracked, target, now, decode, excluded=self._all_of(left, *tracked.tried, *tracked.unreachable))
         dispatch = self._dispatching.dispatch(tracked, now)
         found = Continuation(
             source=instance_of(source),
@@ -140,6 +143,21 @@ class Retrying:
         )
         tracked.continuations = (*tracked.continuations, found)
         return dispatch
+
+    def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
+        """See `Scheduler.can_carry_on`."""
+        tracked = self._state.requests.get(request_id)
+        if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
+            return False
+        self._state.view.now = now
+        if tracked.resuming_since is None:
+            tracked = replace(tracked, tried=(left,), unreachable=())
+        target = self._rest_target(tracked, left)
+        return target is not None and target not in self._state.suspected
+
+    def _rest_target(self, tracked: TrackedRequest, left: str) -> str | None:
+        stays = tracked.instance if left == tracked.decode and tracked.instance in self._state.loads else None
+        return self._target(tracked, left, stays)
 
     def second_opinion(
         self,
@@ -184,7 +202,9 @@ class Retrying:
         return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
 
     def _all_of(self, *instances: str) -> tuple[str, ...]:
-        """These targets, and the other ranks of their instances, except of a rank that hangs: others go on."""
+        """These targets and the other ranks of their instances. For a rank that hangs, only that rank: the others still
+        work.
+        """
         return tuple(target for instance in instances for target in self._with_ranks(instance))
 
     def _with_ranks(self, target: str) -> tuple[str, ...]:
@@ -192,8 +212,11 @@ class Retrying:
         return (target,) if load is not None and load.is_stalled else self._state.targets_of(target)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
-        """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
+        """The next target to try. `stays` is the instance that computed the prompt, if only its decode
+        instance failed.
+        """
         state, view = self._state, self._state.view
+        part = view if tracked.request.within is None else view.within(tracked.request.within)
         candidates = [load for load in view.candidates() if tracked.request.may_go_to(load.entry.id)]
         if self._is_hopeless(tracked, failed_instance) or self._tries(tracked, candidates) >= state.settings.attempts:
             return None
@@ -204,15 +227,17 @@ class Retrying:
             load = state.loads.get(instance)
             if load is not None and instance not in excluded and load.is_candidate(view.now):
                 return instance  # decisions for a subset have no others
-        if not tracked.request.divisible and tracked.request.within is None:
-            candidates = computing_all(tracked.request, view) or candidates
+        if not tracked.request.divisible:
+            candidates = computing_all(tracked.request, part) or candidates
         found = least_pending(candidates, (*excluded, *state.suspected), 1) or least_pending(candidates, excluded, 1)
-        if not found and tracked.request.within is None:
-            found = least_pending(self._decoding(), excluded, 1)
+        if not found:
+            found = least_pending(_decoding(part), excluded, 1)
         return next(iter(found), None)
 
     def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
-        """What prefill instances fail alike, a decode instance that computes all of it may serve."""
+        """Whether it would fail everywhere. A request that prefill instances fail alike may still be served by a decode
+        instance that computes all of it.
+        """
         load = self._state.loads.get(failed_instance)
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
@@ -223,9 +248,10 @@ class Retrying:
         everywhere = bool(candidates) and all(load.is_spared for load in candidates)
         return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))
 
-    def _decoding(self) -> list[InstanceLoad]:
-        """Who may compute all of a request that no other prefill instance takes."""
-        return [load for load in self._state.view.decode_candidates() if load.entry.role is Role.DECODE]
+
+def _decoding(view: LiveView) -> list[InstanceLoad]:
+    """Who may compute all of a request that no other prefill instance takes."""
+    return [load for load in view.decode_candidates() if load.entry.role is Role.DECODE]
 
 
 def _passed_over(tracked: TrackedRequest, instance: str) -> None:

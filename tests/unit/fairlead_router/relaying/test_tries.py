@@ -12,8 +12,10 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools.kept_prompts import KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls
 from fairlead_router.relaying.carrying_on import CarryingOn
 from fairlead_router.relaying.direct import DirectRelay, Upload
@@ -92,6 +94,8 @@ class FailingEngines:
             self.calls,
             HeldResponses(),
             CarryingOn(cast(Any, self), lambda: self.time),
+            CacheMoves(cast(Any, self), lambda: self.time),
+            KeptPrompts(0),
             lambda: self.time,
         )
         request = RoutingRequest(id="r-1", arrived_at=self.time, prompt_tokens=100, blocks=(1,), first_bytes_hash=1, session="s")

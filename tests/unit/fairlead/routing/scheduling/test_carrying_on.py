@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import HANDED_OVER, KeptFor
 from fairlead.reports.moves import MoveOutcome
@@ -71,6 +71,44 @@ def test_an_answer_may_go_on_more_than_once_and_not_where_it_failed() -> None:
     [decision] = scheduler.take_records(4.0, final=True).decisions
     gaps = [one.gap_seconds for one in decision.continuations]
     assert gaps == [None, pytest.approx(1.0)], "the pause lasts from the first loss on"
+
+
+def test_instances_that_refuse_the_connection_are_no_tries() -> None:
+    scheduler = scheduler_of("least-request", 8)
+    left = begun(scheduler).instance
+    for number in range(7):
+        again = scheduler.carry_on("r0", 1.0 + number / 10, left, carried_tokens=30, why="refused" if number else "lost")
+        assert again is not None
+        left = again.instance
+    assert scheduler.carry_on("r0", 2.0, left, carried_tokens=30, why="refused") is None
+    decision = scheduler.fail("r0", 2.0)
+    assert not decision
+    assert not scheduler.discrepancies()
+
+
+def test_the_rest_is_not_decoded_where_the_answer_broke_off_though_its_next_prefill_was_not_reached() -> None:
+    roles = [Role.PREFILL] * 3 + [Role.DECODE] * 3
+    parts = [replace(one, role=role) for one, role in zip(entries(6), roles, strict=True)]
+    scheduler = PoolScheduler(table(parts, policy="least-request"), "router-0", 0, sample_rate=1.0)
+    sent = begun(scheduler)
+    assert sent.decode is not None
+    again = scheduler.carry_on("r0", 1.0, sent.decode, carried_tokens=30, why="lost")
+    assert again is not None
+    third = scheduler.carry_on("r0", 1.1, again.instance, carried_tokens=30, why="refused")
+    assert third is not None
+    assert sent.decode not in (again.decode, third.decode)
+    assert not scheduler.discrepancies()
+
+
+def test_whether_an_answer_can_go_on_is_known_before_it_has_to() -> None:
+    scheduler = scheduler_of("least-request", 2)
+    sent = begun(scheduler)
+    assert scheduler.can_carry_on("r0", 1.0, sent.instance)
+    assert not scheduler.can_carry_on("nobody", 1.0, sent.instance)
+    alone = scheduler_of("least-request", 1)
+    assert not alone.can_carry_on("r0", 1.0, begun(alone).instance)
+    assert not alone.discrepancies()
+    assert scheduler.carry_on("r0", 1.0, sent.instance, carried_tokens=30, why=HANDED_OVER) is not None, "asking changed nothing"
 
 
 def test_without_another_instance_nothing_changes() -> None:

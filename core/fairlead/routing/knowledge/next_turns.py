@@ -1,0 +1,91 @@
+"""Which sessions are worth a place in another cache before theirs is gone: how likely a next turn is, learned from the
+pauses between turns, and what it would have to compute again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import log2
+
+SOON_SECONDS = 300.0
+"""A next turn counts if it is expected within this time: what is computed for later ones is evicted again."""
+OVERHEAD_TOKENS = 512
+"""A request costs as much as so many tokens, however short its prompt is."""
+FORGET_AT = 4096
+"""When so many pauses and ends are counted, they are halved: sessions of today are not those of last month."""
+_STEPS_PER_DOUBLING = 2
+_EDGES = tuple(2 ** (step / _STEPS_PER_DOUBLING) for step in range(25 * _STEPS_PER_DOUBLING))
+"""Bounds of the classes of pauses in seconds, from one second to half a year."""
+
+
+def _class_of(seconds: float) -> int:
+    return min(len(_EDGES) - 1, max(0, int(log2(max(1.0, seconds)) * _STEPS_PER_DOUBLING)))
+
+
+class NextTurns:
+    """Pauses between turns of a pool's sessions: how many turns came after a pause of each class, and how many sessions
+    were given up after one (*ended*).
+    """
+
+    def __init__(self) -> None:
+        self._came = [0.0] * len(_EDGES)
+        self._ended = [0.0] * len(_EDGES)
+        self._counted = 0.0
+
+    def came(self, pause_seconds: float) -> None:
+        """A turn came so long after the one before it."""
+        self._count(self._came, pause_seconds)
+
+    def ended(self, pause_seconds: float) -> None:
+        """No turn came for so long, and the session is no longer looked at."""
+        self._count(self._ended, pause_seconds)
+
+    def _count(self, counts: list[float], seconds: float) -> None:
+        counts[_class_of(seconds)] += 1.0
+        self._counted += 1.0
+        if self._counted >= FORGET_AT:
+            self._came = [count / 2 for count in self._came]
+            self._ended = [count / 2 for count in self._ended]
+            self._counted /= 2
+
+    def likelihood(self, idle_seconds: float, soon_seconds: float = SOON_SECONDS) -> float:
+        """The share of sessions idle for so long that had a turn within the next `soon_seconds`, between 0 and 1.
+
+        Before anything was seen it falls with the time idle: as if turns came like those of all sessions that were ever
+        as long idle as they are given (Laplace's rule, with one that came and one that did not).
+        """
+        first, last = _class_of(idle_seconds), _class_of(idle_seconds + soon_seconds)
+        came = sum(self._came[first : last + 1])
+        later = sum(self._came[last + 1 :]) + sum(self._ended[first:])
+        return (came + soon_seconds / (soon_seconds + idle_seconds)) / (came + later + 2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """A session whose instance leaves: the tokens that its cache holds, and since when it is idle."""
+
+    name: str
+    tokens: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """A session, how likely its next turn is, and the tokens that it is expected to spare: its own × likelihood."""
+
+    session: Leaving
+    likelihood: float
+
+    @property
+    def tokens(self) -> float:
+        return self.session.tokens * self.likelihood
+
+    @property
+    def per_token(self) -> float:
+        """The tokens spared for each that it costs."""
+        return self.tokens / (self.session.tokens + OVERHEAD_TOKENS)
+
+
+def ranked(sessions: Iterable[Leaving], turns: NextTurns) -> list[Worth]:
+    """The sessions in the order in which a budget of tokens spares the most; those without tokens are left out."""
+    found = (Worth(session=one, likelihood=turns.likelihood(one.idle_seconds)) for one in sessions if one.tokens > 0)
+    return sorted(found, key=lambda worth: (-worth.per_token, -worth.tokens, worth.session.name))

@@ -1,0 +1,163 @@
+"""Sessions whose instance leaves: another one computes their last prompts before their next turns come."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fairlead.instances import InstanceState
+from fairlead.reports.bindings import BindingReason
+from fairlead_testing.builders.routing_tables import routing_table
+from fairlead_testing.running.engine import StartEngine, engine_starter
+from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
+
+WORDS = "of harbours, cranes and pilots there is much to tell, and more of ships. " * 60
+PATH = "/v1/chat/completions"
+
+
+@pytest.fixture
+def start_engine() -> Iterator[StartEngine]:
+    with engine_starter() as start:
+        yield start
+
+
+async def site(world: World, start_engine: StartEngine, **routing: Any) -> RunningRouter:
+    """A router before three engines, with sticky sessions."""
+    engines = [start_engine() for _ in range(3)]
+    table = routing_table([f"127.0.0.1:{engine.port}" for engine in engines], model="m", policy="sticky")
+    world.api.state.set_table(replace(table, routing=replace(table.routing, **{"hand_over_budget": 1.0, **routing})))
+    running = await world.start_router()
+    await until(lambda: running.router.informing.synced)
+    return running
+
+
+async def turn(running: RunningRouter, session: str, *said: str) -> tuple[str, int]:
+    """Which instance answered, and how many tokens of the prompt it had."""
+    messages = [{"role": "user", "content": text} for text in (f"{session}: {WORDS}", *said)]
+    answer = await running.client.post(PATH, json={"model": "m", "messages": messages, "max_tokens": 4}, headers={"x-session-id": session})
+    assert answer.status_code == 200, answer.text
+    return answer.headers["x-fairlead-instance"], answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+async def counted(running: RunningRouter, name: str) -> float:
+    lines = (await running.admin.get("/metrics")).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+def change(world: World, running: RunningRouter, leaving: str, state: InstanceState) -> None:
+    table = world.api.state.tables[running.pool.key]
+    entries = tuple(replace(one, state=state) if one.id == leaving else one for one in table.instances)
+    world.api.state.set_table(replace(table, version=table.version + 1, instances=entries))
+
+
+async def homes(running: RunningRouter, count: int = 9) -> dict[str, str]:
+    """Sessions that had a turn, and where."""
+    return {name: (await turn(running, name))[0] for name in (f"s{number}" for number in range(count))}
+
+
+async def test_the_next_turn_of_each_session_of_an_instance_that_drained_finds_its_prompt_cached(
+    world: World, start_engine: StartEngine
+) -> None:
+    running = await site(world, start_engine)
+    where = await homes(running)
+    leaving = max(where.values(), key=list(where.values()).count)
+    moving = [name for name, home in where.items() if home == leaving]
+    submitted = running.pool.counters.submitted
+    change(world, running, leaving, InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == len(moving))
+    assert running.pool.counters.submitted == submitted, "nobody asked for it"
+    assert await counted(running, 'fairlead_router_requests_total{outcome="served"') == submitted
+    tokens = await counted(running, "fairlead_router_handed_over_tokens_total")
+    for name in moving:
+        home, cached = await turn(running, name, "go on")
+        assert home != leaving
+        assert cached > 800, "all of the prompt but its end"
+        tokens -= cached
+    assert tokens >= 0
+    await until(lambda: running.busy() == 0)
+    assert not running.scheduler.discrepancies()
+    reports = world.api.state.reports
+    await until(lambda: sum(len(one.migrations) for one in reports.values()) == len(moving))
+    moves = [move for one in reports.values() for move in one.migrations]
+    assert {move.trigger for move in moves} == {BindingReason.DRAIN}
+    assert {move.session for move in moves} == set(moving)
+    assert all(move.tokens_recomputed > 800 for move in moves)
+
+
+async def test_the_heirs_of_what_a_rollout_replaces_are_instances_of_the_new_revision(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine)
+    table = world.api.state.tables[running.pool.key]
+    old = tuple(replace(one, revision="old") for one in table.instances)
+    world.api.state.set_table(replace(table, version=2, instances=(*old[:2], replace(old[2], state=InstanceState.WARMING, weight=0.01))))
+    await until(lambda: running.pool.table.version == 2)
+    where = await homes(running)
+    leaving = where["s0"]
+    moving = [name for name, home in where.items() if home == leaving]
+    entries = [replace(one, state=InstanceState.DRAINING) if one.id == leaving else one for one in old]
+    new = next(number for number, one in enumerate(entries) if one.id != leaving)
+    entries[new] = replace(entries[new], revision="new")
+    world.api.state.set_table(replace(table, version=3, instances=tuple(entries)))
+    await until(lambda: running.pool.counters.handed_over["warmed"] == len(moving))
+    assert {(await turn(running, name, "go on"))[0] for name in moving} == {entries[new].id}
+
+
+async def test_a_session_that_has_found_another_home_stays_there(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine)
+    table = world.api.state.tables[running.pool.key]
+    await turn(running, "s0")
+    prompts = running.router.heirs._prompts
+    [kept] = prompts.of(running.pool.key)
+    home = kept.instance
+    kept.instance = next(one.id for one in table.instances if one.id != home)  # as if another router had had the last turn
+    revisions = {one.id: "old" if one.id in (home, kept.instance) else "new" for one in table.instances}
+    entries = tuple(replace(one, revision=revisions[one.id]) for one in table.instances)
+    leaving = kept.instance
+    world.api.state.set_table(replace(table, version=2, instances=entries))
+    await until(lambda: running.pool.table.version == 2)
+    change(world, running, leaving, InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
+    assert (await turn(running, "s0", "go on"))[0] == home
+
+
+async def test_a_lost_instances_sessions_have_heirs_too(world: World, start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_router.relaying.heirs.BLINK_SECONDS", 0.3)
+    running = await site(world, start_engine)
+    where = await homes(running)
+    leaving = where["s0"]
+    change(world, running, leaving, InstanceState.LOST)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == list(where.values()).count(leaving))
+    assert (await turn(running, "s0", "go on"))[1] > 800
+
+
+async def test_without_a_budget_no_prompt_is_kept_and_none_computed(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine, hand_over_budget=0.0)
+    where = await homes(running, 3)
+    prompts = running.router.heirs._prompts
+    assert prompts.bytes == 0
+    change(world, running, where["s0"], InstanceState.DRAINING)
+    await until(lambda: running.pool.table.version == 2)
+    await asyncio.sleep(0.6)
+    assert not running.pool.counters.handed_over
+    assert (await turn(running, "s0", "go on"))[1] == 0
+
+
+async def test_a_budget_that_is_taken_back_forgets_all_prompts(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine)
+    await homes(running, 3)
+    prompts = running.router.heirs._prompts
+    assert prompts.bytes > 3 * len(WORDS)
+    table = world.api.state.tables[running.pool.key]
+    world.api.state.set_table(replace(table, version=2, routing=replace(table.routing, hand_over_budget=0.0)))
+    await until(lambda: prompts.bytes == 0)
+
+
+async def test_a_small_budget_is_kept_to(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine, hand_over_budget=1e-6)
+    where = await homes(running)
+    leaving = max(where.values(), key=list(where.values()).count)
+    change(world, running, leaving, InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
+    await asyncio.sleep(1.0)
+    assert running.pool.counters.handed_over["warmed"] == 1, "the next one has to be saved for"
