@@ -6,8 +6,8 @@
     ┌───────────────────┐   even if sent at once    ┌────────┐
     │ able: planned     │ ────────────────────────► │  late  │
     │   or left out,    │        find_late          └────────┘
-    │   at each look    │                                │  the shortest, while late ones may go and no planned
-    └───────────────────┘                                │  one is harmed, or from the time kept for late ones
+    │   at each look    │                                │  the shortest, while late ones may go and nothing
+    └───────────────────┘                                │  planned waits, or from the time kept for late ones
               │  of the planned, the shortest            │
               ▼  that makes no other late                ▼
     ────────────────────────────── sent ──────────────────────────────
@@ -15,9 +15,7 @@
 Planned is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline,
 leaving out the longest prefill whenever one would be late). For example, with a target of 5 s and prefills of 1, 2 and
 4 s that came at once, the 1 and the 2 are planned and the 4 is left out; it is late as soon as 4 s no longer fit before
-its deadline. When late ones may go, `late_requests` says. Then, while few are late, one also goes before the planned if
-they are in time after it and keep as much as a rest leaves: held back, a cached prompt of a tenth of a second waits
-behind every new one.
+its deadline. When late ones may go, `late_requests` says.
 
 Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
 (`contracts.rests`). What is short may go before its rest, which is then owed: so short prefills go together, and their
@@ -71,15 +69,14 @@ NEXT_LOOK_SECONDS = 0.05
 class DeadlineRules:
     """What a queue needs to know of its pool.
 
-    While they `late_may_go`, late requests get any free time, and always the `late_share` (0-1) of all time; while
-    `few_are_late` too, they go before others that they do not harm. `found_late` is called for each request found late.
-    `decode_share` is the part of an instance's time that its decodes need, and while the pool `has_time` for both,
-    rests give way to deadlines. `speed` is the prefill speed in tokens per second.
+    While they `late_may_go`, late requests get any free time, and always the `late_share` (0-1) of all time;
+    `found_late` is called for each request found late. `decode_share` is the part of an instance's time that its
+    decodes need, and while the pool `has_time` for both, rests give way to deadlines. `speed` is the prefill speed in
+    tokens per second.
     """
 
     late_share: float
     late_may_go: Callable[[], bool]
-    few_are_late: Callable[[], bool]
     found_late: Callable[[TrackedRequest], None]
     has_time: Callable[[], bool]
     decode_share: Callable[[InstanceLoad], float]
@@ -180,9 +177,7 @@ class DeadlineQueue:
             return self._taken(late, now)
         planned, _ = self._plan(now)
         if planned:
-            return (
-                self._taken(late, now) if late is not None and self._harms_nobody(late, planned, now) else self._take_planned(planned, now)
-            )
+            return self._take_planned(planned, now)
         if late is None and self._able:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
             late = min(self._able.values(), key=shortness)
         if late is None or not self._rules.late_may_go():
@@ -252,16 +247,6 @@ class DeadlineQueue:
         order.
         """
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
-
-    def _harms_nobody(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> bool:
-        """Whether late ones may go and are few, and all planned are in time after this one too. It takes up to a
-        quarter of the target, and leaves as much for what comes next.
-        """
-        seconds, spare = self._seconds(late), RESERVE * self._target
-        left = slack(planned, now + self._ahead_seconds(now)) - seconds - self._rest_seconds(seconds)
-        if left < spare or seconds > spare or not (self._rules.few_are_late() and self._rules.late_may_go()):
-            return False
-        return now >= self._rested_at(seconds, now) or self._rules.has_time()
 
     def _shortest_late(self) -> TrackedRequest | None:
         """The shortest of the late, or of those of the tenant that has had the least."""

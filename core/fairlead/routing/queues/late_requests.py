@@ -18,9 +18,8 @@ WEIGHT = 0.02
 """The weight of one request in the smoothed shares of late requests."""
 MORE = 0.02
 """Rests are kept for decodes only when the share of late answers exceeds that of late first tokens by this much."""
-FEW_LATE = 0.05
-"""While a larger share of first tokens is late, no late request goes before others, and one of several routers assumes
-that the pool has no time to spare.
+LATE_AMONG_OTHERS = 0.05
+"""While this share of first tokens or more is late, one of several routers assumes that the pool has no time to spare.
 """
 
 
@@ -41,11 +40,6 @@ class LateRequests:
         prefills gains nothing.
         """
         return self._answers > self._first_tokens + MORE
-
-    @property
-    def are_few(self) -> bool:
-        """Whether at most `FEW_LATE` of recent first tokens were late."""
-        return self._first_tokens <= FEW_LATE
 
     def saw_first_token(self, *, late: bool) -> None:
         """Record the first token of a request that was not late when it was sent."""
@@ -70,7 +64,7 @@ class LateRequests:
         """
         if not table.routing.prefills_in_flight:
             return True
-        if routers > 1 and not self.are_few:
+        if routers > 1 and self._first_tokens > LATE_AMONG_OTHERS:
             return False
         little = parameters.late_load * table.slo.ttft_seconds * instances
         return load < parameters.calm_load or routers * self._accounting.wait_seconds <= little

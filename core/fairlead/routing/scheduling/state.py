@@ -125,7 +125,6 @@ class SchedulerState:
         self._rules = DeadlineRules(
             late_share=parameters.late_share,
             late_may_go=self._late_may_go,
-            few_are_late=self._few_are_late,
             found_late=self._found_late,
             has_time=self._has_time,
             decode_share=self._decode_share,
@@ -292,9 +291,6 @@ class SchedulerState:
 
     def _late_may_go(self) -> bool:
         return self.late.may_go(self.parameters, self.table, len(self.view.candidates()), self.view.pool_load(), self.view.routers)
-
-    def _few_are_late(self) -> bool:
-        return self.late.are_few
 
     def _found_late(self, tracked: TrackedRequest) -> None:
         # What was held on purpose is late for that, and is not refused for it; nor is anything by an unseen speed.

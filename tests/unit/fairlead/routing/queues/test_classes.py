@@ -26,7 +26,6 @@ class Line:
         rules = DeadlineRules(
             late_share=0.0,
             late_may_go=lambda: self.calm,
-            few_are_late=lambda: True,
             found_late=self._found_late,
             has_time=lambda: True,
             decode_share=lambda load: 0.0,
@@ -81,7 +80,6 @@ def test_nothing_goes_while_the_highest_priority_rests() -> None:
     rests = DeadlineRules(
         late_share=0.0,
         late_may_go=lambda: True,
-        few_are_late=lambda: True,
         found_late=lambda tracked: None,
         has_time=lambda: True,
         decode_share=lambda load: 0.5,

@@ -7,7 +7,7 @@ from fairlead.instances import InstanceState
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
-from fairlead.routing.queues.late_requests import FEW_LATE, WEIGHT, LateRequests
+from fairlead.routing.queues.late_requests import LATE_AMONG_OTHERS, WEIGHT, LateRequests
 from fairlead_testing.builders.routing import entry, request, table
 
 PARAMETERS = QueueParameters()
@@ -86,5 +86,5 @@ def test_among_routers_they_go_only_while_few_first_tokens_are_late_and_a_lone_o
         pool.late.saw_first_token(late=one)
         share += WEIGHT * (one - share)
     assert pool.may_go(load=0.5)
-    assert pool.may_go(load=0.5, routers=2) == (share <= FEW_LATE)
+    assert pool.may_go(load=0.5, routers=2) == (share <= LATE_AMONG_OTHERS)
     assert pool.may_go(window=0, routers=2), "without queues nothing waits"

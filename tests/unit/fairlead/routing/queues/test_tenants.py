@@ -35,7 +35,6 @@ class Line:
         rules = DeadlineRules(
             late_share=0.0,
             late_may_go=lambda: self.calm,
-            few_are_late=lambda: True,
             found_late=self._found_late,
             has_time=lambda: True,
             decode_share=lambda load: 0.0,
