@@ -48,7 +48,7 @@ def main() -> None:
         action="append",
         default=[],
         metavar="KIND=FILE",
-        help="a trace for unseen_traffic; generated without",
+        help="a trace for unseen_traffic and fetching; generated without",
     )
     parser.add_argument("--policies", default="", help="those of unseen_traffic, as fairlead,ear; its own without it")
     parser.add_argument("--rates", default="", help="those of unseen_traffic, as multiples of the saturation: 0.75,1")

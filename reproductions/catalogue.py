@@ -10,6 +10,7 @@ from reproductions import (
     default_policy_grid,
     dualmap,
     ear,
+    fetching,
     heimdall,
     lodestar,
     mooncake,
@@ -35,4 +36,5 @@ SECTIONS: Sequence[Section] = (
     scaling.SECTION,
     sharing.SECTION,
     beliefs.SECTION,
+    fetching.SECTION,
 )

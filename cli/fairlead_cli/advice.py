@@ -4,8 +4,8 @@ import click
 
 from fairlead.advice.findings import HarmUnit
 from fairlead.tables import PoolKey
-from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import plan_and_apply, pool_named, reason_option, yes_option
+from fairlead_cli.asking import ask
+from fairlead_cli.planning import Approval, approval_options, plan_and_apply, pool_named
 from fairlead_cli.printing import json_option, print_json, time_words
 from fairlead_client.resources.advice import Advice
 
@@ -16,21 +16,16 @@ from fairlead_client.resources.advice import Advice
     "--plan", "number", type=click.IntRange(1), help="Plan the remedy of this finding, show its effect, and apply it on confirmation."
 )
 @json_option
-@reason_option
-@yes_option
-@url_option
-@token_option
-def advice(
-    name: str | None, number: int | None, as_json: bool, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None
-) -> None:
+@approval_options
+def advice(name: str | None, number: int | None, as_json: bool, approval: Approval) -> None:
     """Show what harms all pools, or one, why, and the plan that would help; the greatest harm first. A
 
     plan needs a token of the role that its kind of change needs.
     """
     pool = None if name is None else pool_named(name)
-    found = ask(url, token, lambda api: api.advice(pool))
+    found = ask(approval.url, approval.token, lambda api: api.advice(pool))
     if number is not None:
-        _plan(found.items, number, reason, yes, url, token)
+        _plan(found.items, number, approval)
         return
     if as_json:
         print_json(found)
@@ -45,14 +40,14 @@ def advice(
         click.echo(f"Only the first {found.pools} pools were looked at; name a pool to see another.")
 
 
-def _plan(items: list[Advice], number: int, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+def _plan(items: list[Advice], number: int, approval: Approval) -> None:
     if number > len(items):
         raise click.ClickException(f"there is no finding {number}; there are {len(items)} now")
     chosen = items[number - 1]
     click.echo(chosen.sentence)
     if chosen.plan is None:
         raise click.ClickException(f"no plan remedies finding {number}; docs/advice.md says what to look at")
-    plan_and_apply(PoolKey.parse(chosen.pool), chosen.plan, reason, yes, url, token)
+    plan_and_apply(PoolKey.parse(chosen.pool), chosen.plan, approval)
 
 
 def _harm(one: Advice) -> str:

@@ -11,18 +11,11 @@ import yaml
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.tables import MIGRATIONS_MODES, PoolKey
-from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, tell_and_apply, yes_option
+from fairlead_cli.asking import ask
+from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named, tell_and_apply
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.plan_kinds import OF_INSTANCES, SECTIONS, PlanKind, PlanRequest, ScheduleAction
 from fairlead_process.yaml_documents import complaint, read_yaml
-
-
-def _options(command: Any) -> Any:
-    """The options that every change takes."""
-    for option in (token_option, url_option, yes_option, reason_option):
-        command = option(command)
-    return command
 
 
 @click.group()
@@ -49,13 +42,13 @@ def _add_command(kind: PlanKind) -> None:
     """Adds the command of a kind that has one of its own: `fairlead change scale chat 5`."""
     facts = kind.facts
 
-    def carry_out(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None, **given: Any) -> None:
+    def carry_out(name: str, approval: Approval, **given: Any) -> None:
         fields = {one.name: given.pop(one.name) for one in facts.inputs}
         role = given.pop("role", None)
         request = PlanRequest(kind=kind, fields=fields or None, role=None if role is None else Role(role), **given)
-        plan_and_apply(pool_named(name), request, reason, yes, url, token)
+        plan_and_apply(pool_named(name), request, approval)
 
-    command: Any = _options(carry_out)
+    command: Any = approval_options(carry_out)
     for one in reversed(_inputs(kind)):
         command = one(command)
     change.command(kind.value, help=f"{facts.command} The token needs the role {facts.role}.")(name_argument(command))
@@ -70,21 +63,19 @@ for _kind in PlanKind:
 @click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
 @click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
 @click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not so already.")
-@_options
-def migrations(
-    mode: str, names: tuple[str, ...], all_pools: bool, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None
-) -> None:
+@approval_options
+def migrations(mode: str, names: tuple[str, ...], all_pools: bool, approval: Approval) -> None:
     """Pause the migrations of pools, or let them go on. The token needs the role operator."""
     if bool(names) is all_pools:
         raise InvalidInput("NAME", None, "name at least one pool, or write --all")
     wanted = next(one for one in MIGRATIONS_MODES if one.lower() == mode)
     refused = 0
     changed: list[PoolKey] = []
-    pools = _other_pools(wanted, url, token) if all_pools else [pool_named(name) for name in names]
+    pools = _other_pools(wanted, approval) if all_pools else [pool_named(name) for name in names]
     for pool in pools:
         click.echo(f"{pool}:")
         try:
-            if plan_and_apply(pool, PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted}), reason, yes, url, token):
+            if plan_and_apply(pool, PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted}), approval):
                 changed.append(pool)
         except click.ClickException as error:  # the others are still to be changed
             refused += 1
@@ -103,8 +94,8 @@ _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.val
 @name_argument
 @click.argument("section", type=click.Choice(_OF_SECTIONS))
 @click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
-@_options
-def set_(name: str, section: str, fields: tuple[str, ...], reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+@approval_options
+def set_(name: str, section: str, fields: tuple[str, ...], approval: Approval) -> None:
     """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
 
     `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
@@ -112,17 +103,17 @@ def set_(name: str, section: str, fields: tuple[str, ...], reason: str | None, y
     The token needs the role admin, for rollout operator.
     """
     request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
-    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+    plan_and_apply(pool_named(name), request, approval)
 
 
 @change.command()
 @click.argument("kind", type=click.Choice([kind.value for kind in OF_INSTANCES]))
 @name_argument
 @click.argument("instance")
-@_options
-def instance(kind: str, name: str, instance: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+@approval_options
+def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
     """Cordon or drain one instance, or take that back. The token needs the role operator."""
-    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind(kind), instance=instance), reason, yes, url, token)
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind(kind), instance=instance), approval)
 
 
 @change.command()
@@ -131,41 +122,31 @@ def instance(kind: str, name: str, instance: str, reason: str | None, yes: bool,
 @click.argument("schedule")
 @click.option("--spec", type=click.File("rb"), help="For set: a file with the schedule as a manifest writes it, without its name.")
 @click.option("--start", help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
-@_options
-def schedule(
-    name: str,
-    action: str,
-    schedule: str,
-    spec: Any,
-    start: str | None,
-    reason: str | None,
-    yes: bool,
-    url: tuple[str, ...],
-    token: str | None,
-) -> None:
+@approval_options
+def schedule(name: str, action: str, schedule: str, spec: Any, start: str | None, approval: Approval) -> None:
     """Set, delete, pause or resume a schedule, skip a start of it or add one. The token needs the role operator."""
     fields = {"name": schedule, "action": action}
     given = {"spec": None if spec is None else _manifest(spec), "start": start}
     request = PlanRequest(kind=PlanKind.SCHEDULE, fields={**fields, **{key: value for key, value in given.items() if value is not None}})
-    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+    plan_and_apply(pool_named(name), request, approval)
 
 
 @change.command()
 @click.argument("plan")
-@_options
-def undo(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+@approval_options
+def undo(plan: str, approval: Approval) -> None:
     """Undo an applied plan by its inverse, which is shown first. The token needs the role that the plan needed."""
-    inverse = ask(url, token, lambda api: api.undo_plan(plan))
-    tell_and_apply(PoolKey.parse(inverse.pool), inverse, reason, yes, url, token)
+    inverse = ask(approval.url, approval.token, lambda api: api.undo_plan(plan))
+    tell_and_apply(PoolKey.parse(inverse.pool), inverse, approval)
 
 
 @change.command()
 @click.argument("plan")
-@_options
-def again(plan: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+@approval_options
+def again(plan: str, approval: Approval) -> None:
     """Plan a change again whose plan expired or no longer fits. The token needs the role that the plan needed."""
-    anew = ask(url, token, lambda api: api.plan_again(plan))
-    tell_and_apply(PoolKey.parse(anew.pool), anew, reason, yes, url, token)
+    renewed = ask(approval.url, approval.token, lambda api: api.plan_again(plan))
+    tell_and_apply(PoolKey.parse(renewed.pool), renewed, approval)
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
@@ -205,7 +186,7 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _other_pools(wanted: str, url: tuple[str, ...], token: str | None) -> list[PoolKey]:
+def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:
     """All pools whose migrations are not as wanted."""
 
     async def found(api: ControlApi) -> list[PoolKey]:
@@ -219,4 +200,4 @@ def _other_pools(wanted: str, url: tuple[str, ...], token: str | None) -> list[P
         specs = {key: (await api.pool(key)).spec for key in keys}
         return [key for key, spec in specs.items() if (spec.get("routing") or {}).get("migrations", MIGRATIONS_MODES[0]) != wanted]
 
-    return ask(url, token, found)
+    return ask(approval.url, approval.token, found)

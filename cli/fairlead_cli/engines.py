@@ -120,7 +120,7 @@ def fit_command(
         click.echo(f"Written to {out}: fairlead simulate --engine {out} --trace TRACE", err=as_json)
     if store and key is not None:
         ask(url, token, lambda api: api.store_engine(key, found))
-        click.echo(f"Stored: what-if and plans simulate {key} by it.", err=as_json)
+        click.echo(f"Stored: what-if and plans simulate {key} with it.", err=as_json)
 
 
 def records_of(served: ServedRequests) -> list[ServedRecord]:

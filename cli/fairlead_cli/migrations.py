@@ -67,6 +67,9 @@ def show(requests: bool, migration: str, look: Look) -> None:
             ("came after", seconds(found.actual_ttft_seconds)),
             ("tokens moved", f"{found.tokens_moved:,}"),
             ("tokens recomputed", f"{found.tokens_recomputed:,}"),
+            ("cache", "not asked for" if found.cache is None else found.cache.value),
+            ("transfer took", seconds(found.transfer_seconds)),
+            ("transfer predicted", seconds(found.predicted_transfer_seconds)),
             ("request", short(found.request)),
             ("router", found.router),
         ]

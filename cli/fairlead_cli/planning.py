@@ -1,10 +1,15 @@
 """Changing a pool from the command line: the plan is shown with its effect, and applied when the user agrees."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
 import click
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
-from fairlead_cli.asking import ask, place
+from fairlead_cli.asking import ask, place, token_option, url_option
 from fairlead_cli.printing import steps, time_words
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plan_kinds import PlanRequest
@@ -20,32 +25,54 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 name_argument = click.argument("name", metavar="[NAMESPACE/]NAME")
 pool_option = click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="Only of this pool.")
-reason_option = click.option("--reason", help="Why, for the audit log; required for high-impact changes.")
-yes_option = click.option("--yes", is_flag=True, help="Apply without asking.")
 
 
-def plan_and_apply(pool: PoolKey, request: PlanRequest, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """How a change is approved (`yes`: without asking), and which API is asked for it."""
+
+    reason: str | None
+    yes: bool
+    url: tuple[str, ...]
+    token: str | None
+
+
+def approval_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command `--reason`, `--yes`, `--url` and `--token`, which it gets as one Approval."""
+
+    @click.option("--reason", help="Why, for the audit log; required for high-impact changes.")
+    @click.option("--yes", is_flag=True, help="Apply without asking.")
+    @url_option
+    @token_option
+    @wraps(command)
+    def with_approval(*arguments: Any, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None, **options: Any) -> Any:
+        return command(*arguments, approval=Approval(reason=reason, yes=yes, url=url, token=token), **options)
+
+    return with_approval
+
+
+def plan_and_apply(pool: PoolKey, request: PlanRequest, approval: Approval) -> bool:
     """Plan, show, confirm, apply; return whether it was applied. Raises ClickException for a pool owned elsewhere."""
-    return tell_and_apply(pool, ask(url, token, lambda api: api.create_plan(pool, request)), reason, yes, url, token)
+    return tell_and_apply(pool, ask(approval.url, approval.token, lambda api: api.create_plan(pool, request)), approval)
 
 
-def tell_and_apply(pool: PoolKey, plan: Plan, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> bool:
+def tell_and_apply(pool: PoolKey, plan: Plan, approval: Approval) -> bool:
     """Show a plan, confirm, apply. Returns and raises as `plan_and_apply`."""
-    for line in (*lines_of(plan), *expected_lines(ask(url, token, lambda api: api.plan_expectation(plan.id)))):
+    for line in (*lines_of(plan), *expected_lines(ask(approval.url, approval.token, lambda api: api.plan_expectation(plan.id)))):
         click.echo(line)
     if plan.owner is not None:
         raise click.ClickException(f"{plan.owner} owns this pool; commit this patch there:\n{plan.patch}".rstrip())
-    if not yes and not click.confirm("Apply?"):
+    if not approval.yes and not click.confirm("Apply?"):
         click.echo("Nothing was changed.")
         return False
+    reason = approval.reason
     if plan.effect.heavy and not reason:
-        if yes:
+        if approval.yes:
             raise click.ClickException("this is a high-impact change; give a reason with --reason")
         reason = click.prompt("This is a high-impact change. Reason")
-    done = ask(url, token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
-    click.echo(
-        f"Applied. The plan {done.id} can be undone on its page until {time_words(done.undo_until)}: {place(url, token)[0][0]}/plans/{done.id}"
-    )
+    done = ask(approval.url, approval.token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
+    page = f"{place(approval.url, approval.token)[0][0]}/plans/{done.id}"
+    click.echo(f"Applied. The plan {done.id} can be undone on its page until {time_words(done.undo_until)}: {page}")
     return True
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import click
 import msgspec
 
-from fairlead_cli.asking import ask, token_option, url_option
+from fairlead_cli.asking import ask
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import expected_lines, lines_of, pool_named, pool_option, reason_option, tell_and_apply, yes_option
+from fairlead_cli.planning import Approval, approval_options, expected_lines, lines_of, pool_named, pool_option, tell_and_apply
 from fairlead_cli.printing import print_facts, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.expectations import PlanExpectation
@@ -59,26 +59,20 @@ def show(plan_id: str, look: Look) -> None:
 
 @plans.command()
 @_id
-@reason_option
-@yes_option
-@url_option
-@token_option
-def apply(plan_id: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+@approval_options
+def apply(plan_id: str, approval: Approval) -> None:
     """Apply a plan, after showing it."""
-    plan = ask(url, token, lambda api: api.plan(plan_id))
-    tell_and_apply(pool_named(plan.pool), plan, reason, yes, url, token)
+    plan = ask(approval.url, approval.token, lambda api: api.plan(plan_id))
+    tell_and_apply(pool_named(plan.pool), plan, approval)
 
 
 @plans.command()
 @_id
-@reason_option
-@yes_option
-@url_option
-@token_option
-def undo(plan_id: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+@approval_options
+def undo(plan_id: str, approval: Approval) -> None:
     """Take an applied plan back: plans the opposite, shows it and applies it."""
-    plan = ask(url, token, lambda api: api.undo_plan(plan_id))
-    tell_and_apply(pool_named(plan.pool), plan, reason, yes, url, token)
+    plan = ask(approval.url, approval.token, lambda api: api.undo_plan(plan_id))
+    tell_and_apply(pool_named(plan.pool), plan, approval)
 
 
 def _row(one: Plan) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from fairlead.capabilities import in_words
 from fairlead.instances import Role
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, yes_option
+from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named
 from fairlead_cli.printing import percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
@@ -111,46 +111,35 @@ def history(name: str, limit: int, look: Look) -> None:
 @name_argument
 @click.option("--to", "revision", type=click.IntRange(1), help="Number of the revision; default: the newest that differs from the spec.")
 @click.option("--role", type=click.Choice([role.value for role in Role]), help="Give back only this role's template, not the engine.")
-@reason_option
-@yes_option
-@url_option
-@token_option
-def rollback(
-    name: str, revision: int | None, role: str | None, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None
-) -> None:
+@approval_options
+def rollback(name: str, revision: int | None, role: str | None, approval: Approval) -> None:
     """Write the engine and templates of a former revision into the pool's spec, as `kubectl rollout undo` does.
 
     Shows the plan with its effect first. The token needs the role operator.
     """
     request = PlanRequest(kind=PlanKind.ROLLBACK, revision=revision, role=Role(role) if role is not None else None)
-    plan_and_apply(pool_named(name), request, reason, yes, url, token)
+    plan_and_apply(pool_named(name), request, approval)
 
 
 @pools.command()
 @name_argument
-@reason_option
-@yes_option
-@url_option
-@token_option
-def pause(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+@approval_options
+def pause(name: str, approval: Approval) -> None:
     """Pause a pool's rollout: outdated instances stay. Writes `rollout.paused`, as `kubectl rollout pause` does.
 
     Shows the plan with its effect first. The token needs the role operator.
     """
-    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": True}), reason, yes, url, token)
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": True}), approval)
 
 
 @pools.command()
 @name_argument
-@reason_option
-@yes_option
-@url_option
-@token_option
-def resume(name: str, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+@approval_options
+def resume(name: str, approval: Approval) -> None:
     """Resume a paused rollout. One that a regression stopped continues, judged again, when it is paused and resumed.
     Shows the plan with its effect first. The token needs the role operator.
     """
-    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), reason, yes, url, token)
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), approval)
 
 
 def _row(one: PoolSummary) -> tuple[str, ...]:

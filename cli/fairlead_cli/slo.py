@@ -6,7 +6,7 @@ import click
 
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import name_argument, plan_and_apply, pool_named, reason_option, yes_option
+from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named
 from fairlead_cli.printing import json_option, print_json, print_table, time_words
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
@@ -158,20 +158,8 @@ def what_if(
 @_ttft
 @_tpot
 @_percentile
-@reason_option
-@yes_option
-@url_option
-@token_option
-def change(
-    name: str,
-    ttft: str | None,
-    tpot: str | None,
-    percentile: float | None,
-    reason: str | None,
-    yes: bool,
-    url: tuple[str, ...],
-    token: str | None,
-) -> None:
+@approval_options
+def change(name: str, ttft: str | None, tpot: str | None, percentile: float | None, approval: Approval) -> None:
     """Change the targets in the pool's spec, which makes a new version.
 
     Shows the plan with what the past day would have met first. The token needs the role admin.
@@ -180,7 +168,7 @@ def change(
     fields = {target: value for target, value in given.items() if value is not None}
     if not fields:
         raise InvalidInput("targets", None, "give at least one of --ttft, --tpot and --percentile")
-    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.SLO, fields=fields), reason, yes, url, token)
+    plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.SLO, fields=fields), approval)
 
 
 def _version(one: SloVersion) -> tuple[str, ...]:

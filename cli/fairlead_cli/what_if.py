@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import name_argument, pool_named, reason_option, tell_and_apply, yes_option
+from fairlead_cli.planning import Approval, approval_options, name_argument, pool_named, tell_and_apply
 from fairlead_cli.printing import json_option, print_json
 from fairlead_client.resources.simulations import (
     EngineModel,
@@ -125,18 +125,13 @@ def cancel(name: str, simulation_id: str, url: tuple[str, ...], token: str | Non
 @name_argument
 @_id
 @click.option("--policy", type=int, help="Number of the policy in the results, from 1; default: the winner.")
-@reason_option
-@yes_option
-@url_option
-@token_option
-def apply(
-    name: str, simulation_id: str, policy: int | None, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None
-) -> None:
+@approval_options
+def apply(name: str, simulation_id: str, policy: int | None, approval: Approval) -> None:
     """Give the pool the policy that won, through a plan, which is shown first. The token needs the role admin."""
     pool = pool_named(name)
     request = SimulationPlanRequest(policy=None if policy is None else policy - 1)
-    plan = ask(url, token, lambda api: api.create_simulation_plan(pool, simulation_id, request))
-    tell_and_apply(pool, plan, reason, yes, url, token)
+    plan = ask(approval.url, approval.token, lambda api: api.create_simulation_plan(pool, simulation_id, request))
+    tell_and_apply(pool, plan, approval)
 
 
 def _policy(text: str) -> SimulatedPolicy:

@@ -16,7 +16,7 @@ from fairlead_api.features import infra_of, running
 from fairlead_api.http import problems
 from fairlead_api.http.documenting import openapi
 from fairlead_api.http.stale import StaleReads
-from fairlead_api.http.strictness import StrictBodies, closed
+from fairlead_api.http.strictness import StrictBodies
 from fairlead_api.http.tags import Tagging
 from fairlead_api.http.telemetry import Instrument
 from fairlead_api.loads import routes as loads
@@ -84,9 +84,7 @@ def create_api(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        routes=[  # include_router would analyse every route once more
-            closed(route) for feature in features for router in feature.routes for route in router.routes
-        ],
+        routes=[route for feature in features for router in feature.routes for route in router.routes],  # include_router analyses them
     )
     problems.install(app)
     app.add_middleware(StrictBodies)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from fastapi import APIRouter
-
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead_api.http.routes import Routes
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.copying import keep_ending_suspended_copies
 from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
@@ -63,7 +62,7 @@ class Feature:
     (`on_gap`: some notices may be missing), and jobs that run in the background while the context is open.
     """
 
-    routes: Sequence[APIRouter]
+    routes: Sequence[Routes]
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     on_notice: Callable[[Notice], Awaitable[None]] | None = None
     on_gap: Callable[[], None] | None = None
@@ -74,7 +73,8 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
     """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
     pulse, share = Pulse(settings.database_url, patience), settings.share_seconds
     reads, reports, control, background = (
-        Database(settings.database_url, one.patient(patience), pulse) for one in (READS, REPORTS, CONTROL, UPKEEP)
+        Database(settings.database_url, one.patient(patience), pulse, settings.router_live_seconds)
+        for one in (READS, REPORTS, CONTROL, UPKEEP)
     )
     return Infra(
         settings=settings,

@@ -165,6 +165,15 @@ class Settings:
             "more are answered 429 with Retry-After; 0 limits nothing; routers and the operator are never limited",
         ),
     )
+    router_live_seconds: int = field(
+        default=10,
+        metadata=variable(
+            "FAIRLEAD_ROUTER_LIVE_SECONDS",
+            Whole("seconds", 3, 3600),
+            "how long a router is live after its last report",
+            "more lets drains wait longer for a router that vanished; less takes slow ones for gone; give all API processes the same",
+        ),
+    )
     migrate: bool = field(
         default=True,
         metadata=variable(

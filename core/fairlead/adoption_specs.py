@@ -26,12 +26,12 @@ class WorkloadKind(StrEnum):
 
 
 def adopts(spec: Any) -> bool:
-    """Whether the roles of a spec select their pods; all do or none."""
+    """Whether the roles of a spec select their pods; either all of them do or none."""
     return any(role.selector is not None for role in spec.roles)
 
 
 def is_scaled(spec: Any) -> bool:
-    """Whether the spec's numbers make and end instances: the pool's own, or those of workloads that it names."""
+    """Whether the spec's numbers start and end instances: the pool's own pods, or those of workloads that it names."""
     return not adopts(spec) or all(role.scale_target_ref is not None for role in spec.roles)
 
 

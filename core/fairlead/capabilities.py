@@ -33,7 +33,7 @@ _RANKS = {source: rank for rank, source in enumerate(Source)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Quantiles of what was observed, in the figure's unit."""
+    """Quantiles of the observations, in the figure's unit."""
 
     p10: float
     p50: float
@@ -42,9 +42,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure of an engine. `value` is None exactly when its source is unknown.
+    """One figure of an engine. `value` is None exactly when the source is unknown.
 
-    `samples` observations made it, the newest of them `age_seconds` ago; 0 and None where nothing was observed.
+    It rests on `samples` observations, the newest of them `age_seconds` old; 0 and None if nothing was observed.
     """
 
     value: float | None = None
@@ -72,7 +72,7 @@ UNKNOWN = Figure()
 
 
 def declared(value: float | None) -> Figure:
-    """What the spec says; unknown where it says nothing."""
+    """The figure in the spec; unknown if the spec has none."""
     return UNKNOWN if value is None else Figure(value=value, source=Source.DECLARED)
 
 
@@ -89,8 +89,10 @@ def recalled(figure: Figure, seconds: float) -> Figure:
 
 
 def agreed(figures: Sequence[Figure]) -> Figure:
-    """One figure of several observers of the same engines: the mean of those that measured, weighed by samples. Its
-    spread is that of the observer with most samples, its age that of the newest observation. Unknown where none did.
+    """Combines what several observers measured on the same engines: the mean, weighed by samples.
+
+    The spread is that of the observer with the most samples, the age that of the newest observation. Unknown if no
+    observer measured anything.
     """
     measured = [one for one in figures if one.source is Source.MEASURED and one.value is not None]
     if not measured:
@@ -163,12 +165,12 @@ def _quantile(ordered: list[tuple[float, float]], below: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCapability:
-    """What one instance of a pool can do, found from all of them together."""
+    """The capability of one instance of a pool, measured over all of its instances."""
 
     prefill_tokens_per_second: Figure = UNKNOWN
     """Uncached prompt tokens that an instance computes per second while it computes any."""
     decode_step_seconds: Figure = UNKNOWN
-    """An output token after the first, as one request gets it."""
+    """Seconds per output token after the first, as one request sees it."""
     bytes_per_token: Figure = UNKNOWN
     """Prompt text."""
     kv_cache_tokens: Figure = UNKNOWN
@@ -181,7 +183,7 @@ NOTHING_KNOWN = EngineCapability()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureWords:
-    """A figure as people read it; `value` and `spread` are empty where nothing is known."""
+    """A figure as people read it; `value` and `spread` are empty if nothing is known."""
 
     name: str
     value: str
@@ -213,7 +215,7 @@ def _words(figure: Figure, name: str, form: str, unit: str, times: float, sample
 
 
 def joined(*found: EngineCapability) -> EngineCapability:
-    """Each figure of the best source, and of equal ones the first."""
+    """Each figure from the best source; among equal sources the first one counts."""
     return EngineCapability(
         **{one.name: best(*(getattr(capability, one.name) for capability in found)) for one in fields(EngineCapability)}
     )

@@ -9,8 +9,8 @@ from fairlead.pool_states import InstanceObservation, PoolObservations
 def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
     """Whether every live router knows the state last reported for the instance.
 
-    True without live routers, because then nobody can send work. False when the API is silent,
-    because then nobody knows.
+    True without live routers, because then no router can send requests. False if the API does not answer, because then
+    it is unknown.
     """
     if observations is None:
         return False
@@ -30,10 +30,10 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
-    """The observations to plan with when the control API has been answering only for a moment.
+    """The observations to plan with when the control API has only just begun to answer.
 
-    If no router has reported to it yet, routers may still be routing; so draining instances count as unacknowledged
-    then, and everything else stays. With live routers the observations are returned unchanged.
+    Routers that have not reported to it yet may still be routing. So while none has, draining instances count as
+    unacknowledged. With live routers the observations are returned unchanged.
     """
     if observations.live_routers > 0:
         return observations
@@ -42,8 +42,8 @@ def without_hasty_silence(observations: PoolObservations, draining: Collection[s
 
 
 def without_hasty_idleness(observations: PoolObservations) -> PoolObservations:
-    """The observations to plan with when the control API has been answering only for a moment: a router that has not
-    reported to it yet may have had requests all the time, so how long the pool is idle is not known.
+    """The observations to plan with when the control API has only just begun to answer: a router that has not reported
+    yet may have had requests all the time, so it is not known how long the pool has been idle.
     """
     if observations.demand is None:
         return observations

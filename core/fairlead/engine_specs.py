@@ -58,6 +58,12 @@ class EngineSpec(EngineSpecFacts):
             field="simulated",
             message="engine.simulated is only for engine.type simulated; remove it",
         ),
+        Rule(
+            cel="self.type != 'sglang' || !has(self.kvTransfer)",
+            holds=lambda engine: engine.type != "sglang" or engine.kv_transfer is None,
+            field="kvTransfer",
+            message="engine.kvTransfer is not for engine.type sglang, which has no such handshake; remove it",
+        ),
     )
 
     replace_stalled_after_seconds: float = duration(

@@ -1,4 +1,4 @@
-"""Keys of the gateway's clients: what a key opens, until when, and how much a minute."""
+"""Keys of the gateway's clients: what a key gives access to, until when, and its limits per minute."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,11 +25,11 @@ class GatewayKeyFacts:
     """What a router knows of a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret itself is not
     stored.
 
-    A key is 256 random bits, so nobody can try them all: a fast hash protects it as well as a slow one would, which is
-    made for passwords, and every request pays for it.
+    A key has 256 random bits, too many to guess. So a fast hash protects it as well as a slow password hash would, and
+    every request pays for the hash.
 
-    `pools` (as `namespace/name`) and `models` are what it opens; an empty one opens all. `expires_at` is in Unix
-    seconds. Without a limit there is none.
+    `pools` (as `namespace/name`) and `models` are what the key opens; empty = all. `expires_at` is in Unix seconds. A
+    limit that is None does not apply.
     """
 
     id: str
@@ -65,7 +65,7 @@ class RateLimit:
         self._level = self._most = max(1.0, per_minute)
 
     def change(self, per_minute: float, now: float) -> None:
-        """Change the limit, keeping what is left under the old one as far as the new one allows."""
+        """Change the limit. What was left under the old limit stays, up to the new one."""
         self._refill(now)
         self._per_second = per_minute / MINUTE_SECONDS
         self._most = max(1.0, per_minute)

@@ -19,7 +19,7 @@ GATEWAY_KIND = "InferencePool"
 
 
 class FailureMode(StrEnum):
-    """What a gateway does with a request that no router answers for, in GAIE's words."""
+    """What a gateway does with a request while no router picks an endpoint for it, in GAIE's words."""
 
     FAIL_CLOSE = "FailClose"
     FAIL_OPEN = "FailOpen"
@@ -38,11 +38,12 @@ class GatewaySpec:
     )
 
 
-ONE_INSTANCE_A_REQUEST = Rule(
-    cel="!has(self.gateway) || self.roles.all(role, role.name == 'both')",
-    holds=lambda spec: spec.gateway is None or all(role.name is Role.BOTH for role in spec.roles),
-    field="gateway",
-    message="gateway needs the role both: a gateway sends a request to one instance, and only a router divides it between prefill and decode; "
-    "remove gateway and let clients ask the routers",
+ONLY_ROUTERS_DIVIDE = Rule(
+    cel="!has(self.gateway) || self.gateway.failureMode != 'FailOpen' || self.roles.all(role, role.name == 'both')",
+    holds=lambda spec: (
+        spec.gateway is None or spec.gateway.failure_mode is not FailureMode.FAIL_OPEN or all(role.name is Role.BOTH for role in spec.roles)
+    ),
+    field="gateway.failureMode",
+    message="gateway.failureMode FailOpen needs the role both: only routers know which instances decode; write FailClose",
 )
 """A rule of the pool's spec."""

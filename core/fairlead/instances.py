@@ -51,7 +51,7 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
 
 
 def weight_of(written: str | None) -> float:
-    """The weight that a person wrote at an instance; 1 without one, and where it is not a number within the bounds."""
+    """The weight that a person gave an instance; 1 without one, or if it is not a number within the bounds."""
     try:
         weight = float(written) if written is not None else 1.0
     except ValueError:

@@ -1,8 +1,8 @@
-"""Latencies of requests counted in cells of a fixed grid, so that other targets can be asked of them later. Pure.
+"""Counts latencies of requests in cells of a fixed grid, so that other targets can be tried on them later. Pure.
 
 A request has a cell: the step of its TTFT and the step of its TPOT. Steps end at round numbers (1, 1.1, … 9 times a
-power of ten, 25 to the decade, from a millisecond to a hundred minutes). So a target at such a number is answered
-exactly; another cuts through one step, and the answer says between which two numbers of requests it lies.
+power of ten, 25 to the decade, from a millisecond to a hundred minutes). A target at such a number is answered exactly.
+Any other target cuts through one step, and the answer is a range between two numbers of requests.
 """
 
 from bisect import bisect_right
@@ -67,7 +67,9 @@ def quantile(steps: Mapping[int, int], share: float) -> float | None:
 
 
 def latency_within(step: int, part: float) -> float:
-    """The latency in seconds below which this part (0-1) of a step's requests lie, as if they were spread evenly."""
+    """The latency in seconds below which this part (0-1) of a step's requests lie, if they are spread evenly over the
+    step.
+    """
     low = EDGES[min(step, len(EDGES)) - 1] if step else 0.0
     high = EDGES[step] if step < len(EDGES) else low
     return low + (high - low) * part

@@ -1,10 +1,10 @@
-"""The rules between the sections of an InferencePool's spec; those within a section stand beside its fields."""
+"""The rules between the sections of an InferencePool's spec; rules within a section are in that section's module."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from fairlead import adoption_specs
-from fairlead.gateway_specs import ONE_INSTANCE_A_REQUEST
+from fairlead.gateway_specs import ONLY_ROUTERS_DIVIDE
 from fairlead.instances import Role
 from fairlead.scaling.specs import RATIO_NEEDS_ROLES, ZERO_TOGETHER
 from fairlead.schedules.specs import ScheduledRole
@@ -75,6 +75,12 @@ BETWEEN_SECTIONS = (
         holds=lambda spec: spec.replicas == 1 or all(role.name is Role.BOTH for role in spec.roles),
         field="replicas",
         message="replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
+    ),
+    Rule(
+        cel="!has(self.engine.kvTransfer) || self.roles.all(role, role.name == 'both')",
+        holds=lambda spec: spec.engine.kv_transfer is None or all(role.name is Role.BOTH for role in spec.roles),
+        field="engine.kvTransfer",
+        message="engine.kvTransfer is for the role both; prefill instances give every prompt to a decode instance without it, remove it",
     ),
     Rule(
         cel="self.roles.all(role, role.name != 'both' || self.replicas >= role.minReplicas)",
@@ -153,5 +159,5 @@ BETWEEN_SECTIONS = (
         message="adapters are only for engine.type vllm; remove adapters",
     ),
     *adoption_specs.OF_POOLS,
-    ONE_INSTANCE_A_REQUEST,
+    ONLY_ROUTERS_DIVIDE,
 )

@@ -27,8 +27,8 @@ INSTANCES_STARTING = "InstancesStarting"
 class InstanceReport:
     """One instance as the operator sees it.
 
-    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; `revision`
-    and `engine` are those of `fairlead.tables.InstanceEntry`.
+    `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; for
+    `revision` and `engine` see `fairlead.tables.InstanceEntry`.
     """
 
     id: str
@@ -89,7 +89,7 @@ class PoolState:
     """When instances will be desired again (Unix seconds), as in the routing table."""
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
-    """Classes of requests besides those of the spec, of InferenceObjectives."""
+    """More classes of requests, from InferenceObjectives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class InstanceObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTrouble:
-    """What routers find of an instance's engine that is not as the spec says: `fairlead.reports.engines.EngineTrouble`,
+    """How an instance's engine, as routers see it, differs from the spec: a `fairlead.reports.engines.EngineTrouble`,
     or the word of a newer router.
     """
 
@@ -117,18 +117,18 @@ class InstanceTrouble:
     trouble: str
     words: str
     seconds: float = 0.0
-    """Seconds for which the trouble has lasted, where that matters: the smallest value that a router reports."""
+    """Seconds that the trouble has lasted, where that matters: the smallest value that a router reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolObservations:
     """The answer to a PoolState.
 
-    `live_routers` counts the routers that reported in the last 10 s. Attainments are shares (0-1) of requests of the
-    last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by both (`slo_attainment`).
-    `signals` None = nothing is measured, or a router does not report what is needed. `demand` None = no router reports
-    it. `figures_behind_seconds` is how far the control API's roll-ups lag where that is too far to judge by, else 0:
-    then attainments and signals are None, and nobody knows how long the pool has been idle.
+    `live_routers` counts the routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`). Attainments are
+    shares (0-1) of requests of the last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by
+    both (`slo_attainment`). `signals` None = nothing is measured, or a router does not report what is needed. `demand`
+    None = no router reports it. `figures_behind_seconds` is how far the control API's roll-ups lag where that is too
+    far to judge by, else 0: then attainments and signals are None, and nobody knows how long the pool has been idle.
     """
 
     table_version: int

@@ -55,7 +55,7 @@ class DrainSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolScalingSpec(ScalingSpec):
-    """What changes the number of instances without a person."""
+    """What changes the number of instances automatically."""
 
     schedules: tuple[ScheduleSpec, ...] = listing(
         ScheduleSpec,
@@ -139,7 +139,7 @@ class PoolSpec:
         return (self.engine.simulated or SimulatedSpec()) if self.engine.type == "simulated" else None
 
     def ratios(self) -> Iterator[tuple[str, RatioSpec]]:
-        """How the ratio is kept without an open window, and in those of each schedule, with the sections' paths."""
+        """The `ratio` section of the pool, and that of each schedule's windows, with the sections' paths."""
         yield "ratio", self.ratio
         for place, schedule in enumerate(self.scaling.schedules):
             if schedule.ratio is not None:

@@ -2,7 +2,7 @@
 
 A pool declares up to eight (`spec.priorityClasses`). A request that names none of them is of the class `default`, which
 has priority 0 and every limit's whole share unless it is declared otherwise; so a pool without classes has one class.
-The priorities are those of llm-d's InferenceObjectives: higher first, 0 where nothing is said.
+The priorities are those of llm-d's InferenceObjectives: higher first, 0 if nothing is said.
 """
 
 from collections.abc import Iterable
@@ -31,10 +31,10 @@ class PriorityClasses:
         return self._ranks[self[name].name]
 
     def granted(self, asked: str | None, ceiling: str | None) -> str:
-        """The name of the class of a request that asks for `asked`, from a client that may have at most `ceiling`.
+        """The class that a request gets: `asked`, unless it is higher than the client's `ceiling`.
 
-        Without a ceiling the client is trusted. A client that asks for none gets the ceiling itself, as does one that
-        asks for a higher class.
+        Without a ceiling the client is trusted. A client that asks for no class, or for one above its ceiling, gets the
+        ceiling.
         """
         if ceiling is None:
             return self[asked or DEFAULT_CLASS].name

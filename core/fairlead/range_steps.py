@@ -27,8 +27,13 @@ class Covered:
 
     @property
     def by_hours(self) -> bool:
-        """Whether hours add up to it, so that nothing finer need be read."""
+        """Whether the range consists of whole hours, so that nothing finer need be read."""
         return self.seconds % _HOUR == 0
+
+
+def rollup_of(seconds: int) -> str:
+    """The coarsest rollups that add up to steps of this length: 10s, 1m or 1h, as their tables' names end."""
+    return "10s" if seconds < _MINUTE else "1m" if seconds < _HOUR else "1h"
 
 
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:

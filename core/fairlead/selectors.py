@@ -18,7 +18,7 @@ _SETS = ("In", "NotIn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpressionSpec:
-    """What one label of a pod must be."""
+    """A requirement on one label of a pod."""
 
     RULES: ClassVar = (
         Rule(

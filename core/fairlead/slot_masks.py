@@ -1,4 +1,4 @@
-"""Sets of slots as whole numbers, one bit a slot: who of a pool holds a block, and what that says of every instance."""
+"""Sets of slots as integers, one bit per slot: which holders of a pool have a block, and which instances these are."""
 
 from collections.abc import Iterable, Iterator
 
@@ -28,7 +28,7 @@ def slots_of(mask: int) -> Iterator[int]:
 
 
 class SlotPlaces:
-    """Where slots stand in a vector: `places` has one entry a slot."""
+    """The positions of slots in a vector: `places` has one entry per slot."""
 
     def __init__(self, places: SlotVector) -> None:
         self._places = places

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from fairlead.capabilities import EngineCapability, declared
 from fairlead.instances import ACCEPTING, InstanceState, Role
-from fairlead.schemas.shapes import Rule, duration, free, number, text, truth, whole
+from fairlead.schemas.shapes import Rule, duration, free, nested, number, text, truth, whole
 
 POLICY_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """Pattern of a policy's name.
@@ -76,9 +76,9 @@ class InstanceEngine:
 class InstanceEntry:
     """One instance in a table.
 
-    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). `revision` names
-    what the instance runs, as far as it decides whether KV blocks can be handed on; empty = not known, which goes with
-    all. `engine` None: that of the table.
+    `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
+    same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
+    engine.
     """
 
     id: str
@@ -106,6 +106,53 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
     {"simulated": "vllm:kv_cache_usage_perc", "vllm": "vllm:kv_cache_usage_perc", "sglang": "sglang:token_usage"}
 )
 """Every `engine.type`, and its gauge with the used share (0-1) of the KV cache."""
+
+
+NIXL = "Nixl"
+KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", "SharedStore")
+"""Every way in which engines hand KV blocks to each other that has a place here; only the first one works."""
+MOVES_THAT_PAY = "Pays"
+EVERY_MOVE = "Always"
+WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvTransferFacts:
+    """`spec.engine.kvTransfer`: how KV blocks get from one instance to another, and when a session takes its along."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="self.kind == 'Nixl'",
+            holds=lambda transfer: transfer.kind == NIXL,
+            field="kind",
+            message="engine.kvTransfer.kind OffloadingP2P and SharedStore are not proven with real engines, and not supported; use Nixl, or remove kvTransfer",
+        ),
+    )
+
+    kind: str = text(
+        "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are, the "
+        "other one fetches them. OffloadingP2P (vLLM's OffloadingConnector with a p2p tier) and SharedStore (a store that all engines read) are refused.",
+        NIXL,
+        enum=KV_TRANSFER_KINDS,
+    )
+    when: str = text(
+        "Pays: a session that moves takes its KV blocks along when that is predicted to be faster than computing them again. Always: it does whatever is "
+        "predicted.",
+        MOVES_THAT_PAY,
+        enum=WHEN_MOVED,
+    )
+    tokens_per_second: float | None = number(
+        "Tokens whose KV blocks go from one instance to another per second: a first guess, until routers have measured it.",
+        None,
+        minimum=1,
+        maximum=1e9,
+    )
+    longest_seconds: float = duration(
+        "How long a request waits at most for its KV blocks; then the new instance computes them. 0s: as long as computing them is predicted to take.",
+        "0s",
+        minimum=0.0,
+        maximum=600.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +184,11 @@ class EngineFigures:
         "Not for engines that sleep, or that ask for a credential.",
         False,
     )
+    kv_transfer: KvTransferFacts | None = nested(
+        KvTransferFacts,
+        "How sessions that move take their KV blocks along. Declare it only if all engines are started so; without it a moved session is computed again.",
+        optional=True,
+    )
 
     @property
     def declared(self) -> EngineCapability:
@@ -167,7 +219,7 @@ class ModelledFacts:
 
     `PoolSpec.facts` leaves the defaults, which mean that nothing is known. In a real pool routers learn decode step
     times from finished requests (`fairlead.routing.knowledge.estimators`, for the early rejection mode `Predicted`),
-    and instances fetch nothing from each other.
+    and how long KV blocks take from one instance to another where `kv_transfer` is declared.
     """
 
     decode_base_seconds: float = 0.0

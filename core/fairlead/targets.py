@@ -39,7 +39,7 @@ def instance_of(target: str) -> str:
 
 @lru_cache(maxsize=_REMEMBERED)
 def rank_of(target: str) -> int | None:
-    """The rank that the target is; None where it is a whole instance."""
+    """The target's rank; None if it is a whole instance."""
     rank = target.partition(_SIGN)[2]
     return int(rank) if rank else None
 
@@ -95,6 +95,6 @@ class RanksSeen:
         return self.ranks != before
 
     def rank(self, name: int) -> int | None:
-        """The rank that the engine calls so; None where it has one alone, or none of this name."""
+        """The rank with the engine's name; None if the engine has only one rank, or none with this name."""
         rank = name - self._first
         return rank if rank in self.ranks else None

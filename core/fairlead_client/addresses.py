@@ -1,7 +1,7 @@
-"""Several addresses of one control API: calls go to the one in use, and to the next when that one fails.
+"""Several addresses of one control API: calls go to the address in use, and to the next one after a failure.
 
-A call is made at another address at once only if it reached nobody. Any other failure makes the next call go elsewhere,
-and this one fails: it may have been taken.
+If no server received a call, it is repeated at the next address at once. After any other failure the call fails, since
+the API may have carried it out, and only later calls use the next address.
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""What the control API and the processes that simulate for it tell each other: a job and its runs in, lines of progress
+"""The messages between the control API and the processes that simulate for it: a job and its runs in, lines of progress
 out.
 
 A process reads lines of JSON on its standard input: the job, and then a run whenever it is to simulate one more. When
@@ -189,7 +189,7 @@ class JobLine:
 
 
 def encode_line(content: SimulationJob | JobRun | JobLine) -> bytes:
-    """One line, its end included."""
+    """One line with its line break."""
     return msgspec.json.encode(content) + b"\n"
 
 

@@ -22,7 +22,7 @@ BELIEVED_SECONDS = 60.0
 
 
 def _ticking() -> Callable[[], float]:
-    """The monotonic clock; where there is one, that which goes on while the machine is suspended."""
+    """The monotonic clock; if the system has one, the clock that continues while the machine is suspended."""
     return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
 
 

@@ -1,6 +1,4 @@
-"""Bounds what a client sends before anybody knows who it is: the head of a request, which uvicorn takes at any length
-and for any time.
-"""
+"""Limits the head of a request before its sender is known; uvicorn alone accepts a head of any length, for any time."""
 
 import asyncio
 from typing import Any

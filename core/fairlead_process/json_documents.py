@@ -1,7 +1,7 @@
-"""Reads JSON that somebody sends, alike on every Python.
+"""Reads JSON from other parties, in the same way on every Python.
 
-How deep JSON may nest, and what is said of what is not UTF-8, differ between interpreters: here they have a bound and
-words of their own.
+How deep JSON may nest, and the error for invalid UTF-8, differ between interpreters; here the depth has a fixed bound
+and the errors have Fairlead's own words.
 """
 
 from typing import TypeVar
@@ -56,7 +56,7 @@ def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
 
 
 def too_deep(deepest: int = DEEPEST) -> str:
-    """What is wrong with a document that nests too deeply."""
+    """The fault of a document that nests too deeply, in words."""
     return f"it is nested deeper than {deepest} levels"
 
 

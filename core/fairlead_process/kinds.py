@@ -1,4 +1,4 @@
-"""The kinds of value an environment variable may hold: how its text is read, and how a message asks for it."""
+"""The kinds of values that an environment variable may hold: how each is read, and how a message asks for it."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Kind(Protocol[T_co]):
     def secret(self) -> bool: ...
 
     def parse(self, text: str) -> T_co:
-        """The value of `text`. Raises ValueError, or InvalidInput where `wanted` is not enough of a remedy."""
+        """The value of `text`. Raises ValueError, or InvalidInput if `wanted` alone would not say what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """The value that the function `parse` makes of the text; it raises ValueError or InvalidInput."""
+    """The value that `parse` makes from the text; `parse` raises ValueError or InvalidInput."""
 
     parser: Callable[[str], T]
     wanted: str

@@ -33,7 +33,7 @@ S = TypeVar("S", bound=ProcessSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSettings:
-    """How a process, or the command line, shows a fault of its own."""
+    """How a process, or the command line, reports its own faults."""
 
     debug: bool = field(
         default=False,

@@ -104,7 +104,7 @@ class _Reading(io.RawIOBase):
 
 
 class _Unpacking(io.RawIOBase):
-    """What a gzip file holds, of one member or several."""
+    """The content of a gzip file, of one member or several."""
 
     def __init__(self, packed: "io.BufferedReader[Any]") -> None:
         self._packed = packed

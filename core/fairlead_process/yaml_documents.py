@@ -1,7 +1,7 @@
-"""Reads YAML that somebody writes, as JSON has it and alike on every Python.
+"""Reads YAML that people write, as JSON has it and in the same way on every Python.
 
-PyYAML hands on what Python says of a date that does not exist or of a number of very many digits, and how deep a
-document may nest follows from the interpreter's stack: here these have bounds and words of their own.
+PyYAML passes on Python's own words for a date that does not exist or for an integer of very many digits, and the
+allowed depth follows from the interpreter's stack; here these have fixed bounds and Fairlead's own words.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class BoundedLoader(yaml.SafeLoader):
             raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
 
     def construct_plain(self, node: yaml.Node) -> Any:
-        """What SafeLoader makes of a number, truth or date."""
+        """SafeLoader's value of a number, boolean or date."""
         kind = node.tag.rpartition(":")[2]
         if kind == "int" and len(node.value) > MOST_DIGITS:
             raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)

@@ -56,7 +56,7 @@ class Cluster(Protocol):
         """
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
-        """Create; False when an object of that name exists."""
+        """Create the object; False if an object of that name exists."""
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: dict[str, Any], *, subresource: str = "") -> bool:
         """Merge-patch; False when there is no such object.
@@ -66,7 +66,7 @@ class Cluster(Protocol):
         """
 
     async def apply(self, resource: Resource, namespace: str, body: dict[str, Any], *, force: bool) -> dict[str, Any]:
-        """Server-side apply, which also creates; the object as it is then.
+        """Server-side apply, which also creates; returns the object afterwards.
 
         It is refused (409) when another manager set one of the fields to another value, unless `force`; and where
         `resourceVersion` or `uid` in the body do not match.

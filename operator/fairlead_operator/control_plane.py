@@ -60,7 +60,7 @@ class PacedControlPlane:
         async with self._places:
             left = self._backoff.left()
             if left > 0:
-                problem = f"not asked again for {left:.0f} s after: {self._backoff.problem}"
+                problem = f"{self._backoff.problem}; asked again in {left:.0f} s"
                 return Later(cause=Cause.UNAVAILABLE, problem=problem, retry_after_seconds=left)
             asked_at = self._backoff.now()
             outcome = await call()

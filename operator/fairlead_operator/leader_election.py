@@ -156,7 +156,7 @@ class FencedCluster:
 
 
 class LeaderElection:
-    """Takes and renews the Lease. No error ends either; the Lease keeps the last one."""
+    """Takes and renews the Lease, and goes on after any error; `lease` remembers the last one."""
 
     def __init__(self, lease: Lease, retry_seconds: float) -> None:
         self._lease = lease

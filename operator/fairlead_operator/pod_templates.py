@@ -1,4 +1,4 @@
-"""What an instance's pod is made from: its role's template, completed, and the hash by which another is needed."""
+"""Completes the pod template of a role, and hashes it: an instance whose hash differs has to be replaced."""
 
 import hashlib
 import json
@@ -64,9 +64,9 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
 
 
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """The completed template with a name for the engine's port, unless the template gives that name to another.
+    """The completed template with a name for the engine's port, unless the template gives that name to another port.
 
-    This is not part of the hash: instances that were made without run as well, and an upgrade is to restart none.
+    The name is not part of the hash: instances that were made without it run as well, and an upgrade must restart none.
     """
     named: dict[str, Any] = deepcopy(dict(template))
     if any(one.get("name") == PORT_NAME for container in named["spec"]["containers"] for one in container.get("ports") or []):
@@ -88,7 +88,8 @@ def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
 def restricted(template: Mapping[str, Any]) -> dict[str, Any]:
     """The template of a simulated engine, as the Pod Security Standard `restricted` demands.
 
-    This is not part of the hash: instances that were made without run as well, and an upgrade is to restart none.
+    These settings are not part of the hash: instances that were made without them run as well, and an upgrade must
+    restart none.
     """
     pod_security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     container_security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}

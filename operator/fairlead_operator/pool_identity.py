@@ -1,4 +1,4 @@
-"""The pool that owns objects, as they name it."""
+"""The identity of the pool that owns objects, as the objects name it."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -147,5 +147,5 @@ class PoolWorkers:
             self._workers.pop(pool, None)
 
     def of(self, pool: PoolKey) -> tuple[PoolWorker, ...]:
-        """The workers of the pools of this name."""
+        """The workers of the pools with this name."""
         return tuple(self._workers.get(pool, ()))

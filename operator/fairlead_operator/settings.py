@@ -77,7 +77,7 @@ class Pace:
     gateways: float = 2.0
     """Pause between two reads of gateways' states of pools, which no watch reports: see `gateways.watching`."""
     deletions: float = 60.0
-    """Pause between two searches for deleted pools that the control API still knows: see `untold_deletions`."""
+    """Pause between two searches for deleted pools that the control API still knows: see `deletions`."""
     router_silence: float = 10.0
     """When draining, "no router is live" is trusted only after the control API has answered for this long."""
     finalizing_drain: float = 15.0

@@ -44,6 +44,7 @@ from fairlead_router.pools.pool_training import TRAIN_SECONDS, PoolTraining
 from fairlead_router.pools.pools import Pools, SchedulerFactory
 from fairlead_router.pools.table_cache import KeptRouters, TableCache
 from fairlead_router.pools.table_stream import TableFollower
+from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Calls
 from fairlead_router.relaying.canaries import LOOK_SECONDS as CANARY_LOOK_SECONDS
 from fairlead_router.relaying.canaries import Canaries
@@ -98,7 +99,7 @@ class Router:
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.awake = AwakeClock(self.now)
-        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now)
+        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now, settings.kv_events_port)
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
@@ -109,9 +110,10 @@ class Router:
         asking = UsageAsking(sender, self.now)
         held = HeldResponses()
         carrying = CarryingOn(self.upstream, self.now)
+        self.moves = CacheMoves(self.upstream, self.now)
         self.hand_overs = HandOvers(self.pools, self.calls, carrying, self.now)
         prompts = KeptPrompts(settings.kept_prompts_bytes)
-        proxy = Proxy(sender, asking, self.calls, held, carrying, prompts, self.now)
+        proxy = Proxy(sender, asking, self.calls, held, carrying, self.moves, prompts, self.now)
         self.heirs = Heirs(self.pools, self.calls, proxy, prompts, lambda: self.informing.draining, self.now)
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
@@ -253,7 +255,7 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write to disk what instances are believed to hold, what was observed of engines, and how many routers are
+        """Write to disk what instances are assumed to hold, what was observed of engines, and how many routers are
         live. A restarted router reads it.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
@@ -275,7 +277,7 @@ class Router:
             self.upstream.close_idle()
 
     async def let_go(self, server: GatewayServer, listener: socket.socket) -> None:
-        """Let clients and proxies find another router, and let their requests end, also those that wait; then `drain`.
+        """Let clients and proxies find another router, and let requests end, including waiting ones; then `drain`.
 
         They have half of `timeouts.shutdown` seconds before `drain`.
         """

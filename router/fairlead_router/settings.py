@@ -260,6 +260,16 @@ class RouterSettings:
             "at most 10 a second in a pool are kept so; a key may as it says",
         ),
     )
+    kv_events_port: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_KV_EVENTS_PORT",
+            Whole("port", 1, 65535),
+            "port of every address at which engines connect to publish KV events, by ZMQ",
+            "without it only engines that bind an endpoint are followed; docs/kv-events.md",
+            default_shown="none",
+        ),
+    )
     picker_port: int | None = field(
         default=None,
         metadata=variable(

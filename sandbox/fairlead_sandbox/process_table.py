@@ -98,7 +98,7 @@ class SandboxPlan:
         return {name: f"http://{HOST}:{self.ports[name]}" for name in self.counts.router_names}
 
     def api_addresses(self, client: int) -> str:
-        """The addresses of the API for its client of this number; clients begin with different ones."""
+        """The addresses of all API processes, in the order for this number of a client: each starts with another."""
         urls = list(self.api_urls.values())
         first = client % len(urls)
         return ",".join(urls[first:] + urls[:first])

@@ -39,7 +39,7 @@ class StartReport:
     activate: Path | None = None
     """Script that puts `fairlead` on the PATH; None when it is there already."""
     gateway_key: str | None = None
-    """What clients of the gateways must show; None where they need nothing."""
+    """What clients of the gateways must show; None if they need nothing."""
     notices: tuple[str, ...] = ()
     """Facts that the user may not expect, such as ports that were taken."""
 

@@ -10,6 +10,8 @@ import click
 
 @click.command()
 @click.option("--engine", "engines", multiple=True, metavar="URL", help="An engine's address, http://HOST:PORT; once for each engine.")
+@click.option("--prefill", "prefills", multiple=True, metavar="URL", help="An engine that computes prompts for those of --decode.")
+@click.option("--decode", "decodes", multiple=True, metavar="URL", help="An engine that writes the answers to those prompts.")
 @click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -26,13 +28,29 @@ import click
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address that the gateway listens on; 0.0.0.0 for every one.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The gateway's port.  [default: 8100 or the next free one]")
 @click.option("--dashboard-port", type=click.IntRange(1, 65535), help="The dashboard's port.  [default: 8080 or the next free one]")
-def serve(engines: tuple[str, ...], config: Path | None, state_dir: Path, host: str, port: int | None, dashboard_port: int | None) -> None:
+def serve(
+    engines: tuple[str, ...],
+    prefills: tuple[str, ...],
+    decodes: tuple[str, ...],
+    config: Path | None,
+    state_dir: Path,
+    host: str,
+    port: int | None,
+    dashboard_port: int | None,
+) -> None:
     """Put gateway, dashboard and history in front of engines that run already. Without --engine and --config the
     engines of the last run in --state-dir are served.
     """
     from fairlead_serve.starting import ServeOptions, ServeRun
 
     options = ServeOptions(
-        state_dir=state_dir.absolute(), engines=engines, config=config, host=host, port=port, dashboard_port=dashboard_port
+        state_dir=state_dir.absolute(),
+        engines=engines,
+        prefills=prefills,
+        decodes=decodes,
+        config=config,
+        host=host,
+        port=port,
+        dashboard_port=dashboard_port,
     )
     asyncio.run(ServeRun(options, dict(os.environ), sys.stdout).run())

@@ -26,6 +26,7 @@ class WantedEngine:
     weight: float = 1.0
     cordoned: bool = False
     drained: str | None = None
+    role: Role = Role.BOTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +59,14 @@ class ServedEngine:
     created_at: float
     draining_since: float | None = None
     leaving: bool = False
+    role: Role = Role.BOTH
 
     def observed(self, health: Health, cordoned: bool = False) -> ObservedInstance:
         """The engine in the words of the planner of pods."""
         lost = PodHealth.PENDING if self.state is InstanceState.STARTING else PodHealth.UNREACHABLE
         return ObservedInstance(
             id=self.name,
+            role=self.role,
             health=PodHealth.READY if health.ready else lost,
             state=self.state,
             state_since=self.state_since,
@@ -80,7 +83,7 @@ class ServedEngine:
             id=self.name,
             pod_uid=self.uid,
             address=self.address,
-            role=Role.BOTH,
+            role=self.role,
             state=self.state,
             reason=self.reason,
             weight=self.weight * share,
@@ -116,7 +119,7 @@ def next_round(
     shares = warm_shares(known, warming, now)
     for one in wanted:
         before = by_name.get(one.name)
-        if before is None or before.address != one.address:
+        if before is None or (before.address, before.role) != (one.address, one.role):
             events.append(_event(now, "EngineAdded", f"{one.name} at {one.address} was added", one.name))
             after.append(_fresh(one, uids[one.address], now))
             continue
@@ -149,8 +152,11 @@ def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], healt
 
 def warm_shares(engines: Iterable[ServedEngine], warming: Warming, now: float) -> Mapping[str, float]:
     """The share (0-1) of its weight for each engine that does not have all of it yet."""
-    role = DesiredRole(replicas=0, min_replicas=0, max_replicas=0, spec_hash="", drain_timeout_seconds=0.0, warming=warming)
-    return weights(DesiredPool(roles=(role,)), [engine.observed(Health(ready=True)) for engine in engines], now)
+    roles = tuple(
+        DesiredRole(role=role, replicas=0, min_replicas=0, max_replicas=0, spec_hash="", drain_timeout_seconds=0.0, warming=warming)
+        for role in Role
+    )
+    return weights(DesiredPool(roles=roles), [engine.observed(Health(ready=True)) for engine in engines], now)
 
 
 def _fresh(one: WantedEngine, uid: str, now: float) -> ServedEngine:
@@ -163,6 +169,7 @@ def _fresh(one: WantedEngine, uid: str, now: float) -> ServedEngine:
         reason=UNASKED.reason,
         state_since=now,
         created_at=now,
+        role=one.role,
     )
 
 

@@ -14,14 +14,15 @@ import yaml
 
 from fairlead.engine_specs import MetricsSpec, adapter_names
 from fairlead.errors import InvalidInput, UnknownName
-from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT
+from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
+from fairlead.pool_rules import NEEDS_PREFILL_ROLE
 from fairlead.pools import MAX_NAME, DrainSpec, parse_spec
 from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
 from fairlead.routing_specs import RoutingSpec
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import REQUIRED, Rule, listing, nested, number, text, truth
 from fairlead.schemas.writing import written
-from fairlead.tables import MAX_PRIORITY_CLASSES, EarlyRejectionFacts, EngineFigures, PoolKey, PriorityClass, SloFacts
+from fairlead.tables import AFTER_PREFILL, MAX_PRIORITY_CLASSES, EarlyRejectionFacts, EngineFigures, PoolKey, PriorityClass, SloFacts
 from fairlead_api.plans.kinds.engines import base_url, engine_name
 from fairlead_api.plans.merge_patches import merged
 from fairlead_process.yaml_documents import complaint, read_yaml
@@ -48,6 +49,12 @@ class EngineEntry:
         None,
         pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
         max_length=63,
+    )
+    role: Role = text(
+        "What it computes: both, prefill (prompts) or decode (answers). All engines are both, or some prefill and the others decode.",
+        Role.BOTH.value,
+        enum=tuple(role.value for role in Role),
+        convert=Role,
     )
     weight: float = number("Share of the keys it gets, beside engines of weight 1.", 1.0, minimum=LEAST_WEIGHT, maximum=MOST_WEIGHT)
     drain: bool = truth("Whether it is emptied and gets no new requests; it stays in the pool.", False)
@@ -84,9 +91,33 @@ class ServedPool:
         ),
         Rule(
             cel="",
+            holds=lambda pool: pool.roles in ({Role.BOTH}, {Role.PREFILL, Role.DECODE}),
+            fault=lambda pool: ("engines[].role", sorted(pool.roles)),
+            message="give all engines the role both, or some prefill and all others decode",
+        ),
+        Rule(
+            cel="",
+            holds=lambda pool: pool.roles == {Role.BOTH} or pool.engine.type == "vllm",
+            field="engine.type",
+            message="prefill and decode need engine.type vllm; write it, or leave the roles out",
+        ),
+        Rule(
+            cel="",
+            holds=lambda pool: pool.early_rejection.mode != AFTER_PREFILL or pool.roles != {Role.BOTH},
+            field="earlyRejection",
+            message=NEEDS_PREFILL_ROLE,
+        ),
+        Rule(
+            cel="",
             holds=lambda pool: not pool.adapters or pool.engine.type == "vllm",
             field="adapters",
             message="adapters need engine.type vllm; write it, or remove adapters",
+        ),
+        Rule(
+            cel="",
+            holds=lambda pool: pool.engine.kv_transfer is None or pool.engine.type == "vllm",
+            field="engine.kvTransfer",
+            message="engine.kvTransfer needs engine.type vllm; write it, or remove engine.kvTransfer",
         ),
     )
 
@@ -110,6 +141,16 @@ class ServedPool:
     drain: DrainSpec = nested(DrainSpec, "How an engine that was taken out of the file is emptied.")
 
     @property
+    def roles(self) -> set[Role]:
+        """The roles that its engines have."""
+        return {engine.role for engine in self.engines}
+
+    @property
+    def divides(self) -> bool:
+        """Whether some of its engines prefill for others."""
+        return self.roles != {Role.BOTH}
+
+    @property
     def key(self) -> PoolKey:
         return PoolKey(namespace=NAMESPACE, name=self.name)
 
@@ -127,8 +168,8 @@ class PoolFile:
         engine = {"type": engine_type, **(self.document.get("engine") or {})}
         document = {
             "model": self.pool.model or model,
-            "replicas": 0,
-            "roles": [{"name": "both", "maxReplicas": 0}],
+            **({} if self.pool.divides else {"replicas": 0}),
+            "roles": [_role(role, self.pool) for role in sorted(self.pool.roles)],
             "engine": engine,
             **sections,
         }
@@ -162,6 +203,16 @@ def read_pool_file(document: object, policies: PolicyCatalogue) -> PoolFile:
         raise InvalidInput(field, error.value, error.remedy.replace(f"the fields of {FILE} are", "the fields of the file are")) from None
     assert isinstance(document, Mapping)
     return PoolFile(document=dict(document), pool=pool)
+
+
+def _role(role: Role, pool: ServedPool) -> dict[str, Any]:
+    """The role as an InferencePool declares it. The schema wants a template of pods for prefill and decode, which have
+    an instance at least; none is ever made of this one.
+    """
+    if role is Role.BOTH:
+        return {"name": "both", "maxReplicas": 0}
+    engines = sum(engine.role is role for engine in pool.engines)
+    return {"name": role.value, "maxReplicas": engines, "template": {"spec": {"containers": [{"name": "engine", "image": "none"}]}}}
 
 
 def digest(content: str) -> str:

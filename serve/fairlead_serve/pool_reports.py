@@ -1,5 +1,6 @@
 """The state of a served pool as the control API receives it: conditions, report and annotations. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ def pool_state(
     problem: str | None,
 ) -> PoolState:
     """The pool's whole present state."""
-    wanted = sum(one.drained is None for one in wanted_engines(file, marks))
+    wanted = Counter(one.role for one in wanted_engines(file, marks) if one.drained is None)
     return PoolState(
         uid=memory.uid,
         generation=memory.generation,
@@ -52,7 +53,7 @@ def pool_state(
         changed_by=FIELD_MANAGER if marks.written == content_digest else FILE_MANAGER,
         problem=problem,
         conditions=memory.conditions,
-        desired={"both": wanted},
+        desired={role.value: wanted[role] for role in sorted(file.pool.roles)},
         instances=tuple(engine.report(shares.get(engine.name, 1.0)) for engine in memory.engines),
     )
 
@@ -67,6 +68,7 @@ def wanted_engines(file: PoolFile, marks: Marks) -> tuple[WantedEngine, ...]:
                 name=entry.id,
                 address=entry.address,
                 weight=entry.weight,
+                role=entry.role,
                 cordoned=mark.get(CORDONED_ANNOTATION) == "true",
                 drained=DrainReason.REQUESTED if mark.get(DRAIN_ANNOTATION) == "true" else "DrainedByFile" if entry.drain else None,
             )
@@ -86,14 +88,22 @@ def conditions(
     now: float,
 ) -> tuple[dict[str, Any], ...]:
     """The pool's conditions, by the rules and in the words of a pool of pods."""
-    number = sum(one.drained is None for one in wanted)
+    numbers = Counter(one.role for one in wanted if one.drained is None)
     cordoned = {one.name for one in wanted if one.cordoned}
-    role = DesiredRole(
-        replicas=number, min_replicas=0, max_replicas=number, spec_hash="", drain_timeout_seconds=file.pool.drain.timeout_seconds
+    roles = tuple(
+        DesiredRole(
+            role=role,
+            replicas=numbers[role],
+            min_replicas=0,
+            max_replicas=numbers[role],
+            spec_hash="",
+            drain_timeout_seconds=file.pool.drain.timeout_seconds,
+        )
+        for role in sorted(file.pool.roles)
     )
     facts = PoolFacts(
         problem=None if problem is None else SpecProblem(reason=SpecRefusal.INVALID_SPEC, message=problem),
-        desired=(role,),
+        desired=roles,
         instances=tuple(engine.observed(health.get(engine.name, Health(ready=True)), engine.name in cordoned) for engine in memory.engines),
         observations=observations,
         api_problem=api_problem,

@@ -123,6 +123,8 @@ class PoolSource:
             raise InvalidInput("name", file.pool.name, f"keep {self._memory.name}, or {again}")
         if file.pool.model not in {None, self._memory.model}:
             raise InvalidInput("model", file.pool.model, f"keep {self._memory.model}, or {again}")
+        if self._memory.engines and file.pool.divides != self._memory.divides:
+            raise InvalidInput("engines[].role", sorted(file.pool.roles), f"keep the roles of the pool, or {again}")
         if file.pool.engine.type not in {None, self._memory.engine_type}:
             raise InvalidInput("engine.type", file.pool.engine.type, f"keep {self._memory.engine_type}, or {again}")
 
@@ -132,7 +134,10 @@ class PoolSource:
         if self._exchange is not None:
             return memory
         if memory is not None and (
-            memory.name != pool.name or pool.model not in {None, memory.model} or pool.engine.type not in {None, memory.engine_type}
+            memory.name != pool.name
+            or (memory.engines and memory.divides != pool.divides)
+            or pool.model not in {None, memory.model}
+            or pool.engine.type not in {None, memory.engine_type}
         ):
             if memory.name != pool.name:
                 gone = await self._control_plane.delete_pool(PoolKey(namespace=NAMESPACE, name=memory.name))

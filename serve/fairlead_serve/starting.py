@@ -34,6 +34,8 @@ class ServeOptions:
 
     state_dir: Path
     engines: tuple[str, ...] = ()
+    prefills: tuple[str, ...] = ()
+    decodes: tuple[str, ...] = ()
     config: Path | None = None
     host: str = "127.0.0.1"
     port: int | None = None
@@ -119,13 +121,14 @@ class ServeRun:
 
 def check_options(options: ServeOptions) -> None:
     """Raises InvalidInput for engines, files and a host that cannot be used. Writes nothing."""
-    if options.engines and options.config is not None:
-        raise InvalidInput("--engine", options.engines[0], f"write it into {options.config}, or leave --config out")
-    for url in options.engines:
-        try:
-            base_url(url)
-        except ValueError as problem:
-            raise InvalidInput("--engine", url, str(problem)) from None
+    for option, urls in _named(options):
+        if urls and options.config is not None:
+            raise InvalidInput(option, urls[0], f"write it into {options.config}, or leave --config out")
+        for url in urls:
+            try:
+                base_url(url)
+            except ValueError as problem:
+                raise InvalidInput(option, url, str(problem)) from None
     _read_pool(options, options.state_dir)
     _check_host(options.host)
 
@@ -177,7 +180,7 @@ def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
     Raises InvalidInput; InvalidInput of `--engine` when there are no engines at all.
     """
     files, file = _read_pool(options, root)
-    if options.engines:
+    if any(urls for _, urls in _named(options)):
         with files.writing():
             files.write_pool(file.document)
     return files, file
@@ -190,17 +193,30 @@ def _read_pool(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]
         return files, files.read_pool(policies)
     files = StateFiles(root=root, pool_file=own_pool_file(root))
     kept: dict[str, Any] = dict(files.read_pool(policies).document) if files.pool_file.exists() else {}
-    if not options.engines and not kept:
+    engines = _engines(options, kept.get("engines") or ())
+    if not engines and not kept:
         raise InvalidInput("--engine", None, "name an engine, such as --engine http://127.0.0.1:8000, or a file with --config")
-    if options.engines:
-        kept["engines"] = _engines(options.engines, kept.get("engines") or ())
+    if engines:
+        kept["engines"] = engines
+        if options.decodes:
+            kept.setdefault("engine", {}).setdefault("type", "vllm")
     return files, read_pool_file(kept, policies)
 
 
-def _engines(urls: Sequence[str], known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The engines of the command line, each as the file has it already if it does."""
-    entries = {base_url(str(entry["url"])): dict(entry) for entry in known}
-    return [entries.get(url, {"url": url}) for url in dict.fromkeys(base_url(url) for url in urls)]
+def _named(options: ServeOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The options that name engines, with the engines."""
+    return (("--engine", options.engines), ("--prefill", options.prefills), ("--decode", options.decodes))
+
+
+def _engines(options: ServeOptions, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The engines of the command line with their roles, each else as the file has it already if it does."""
+    entries = {base_url(str(entry["url"])): {name: value for name, value in entry.items() if name != "role"} for entry in known}
+    found: dict[str, dict[str, Any]] = {}
+    for option, urls in _named(options):
+        role = {} if option == "--engine" else {"role": option.removeprefix("--")}
+        for url in map(base_url, urls):
+            found[url] = {**entries.get(url, {"url": url}), **role}
+    return list(found.values())
 
 
 async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:

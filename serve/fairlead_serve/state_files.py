@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 from fairlead.errors import InvalidInput
+from fairlead.instances import Role
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_sandbox.state_directory import write_private
 from fairlead_serve.engine_states import ServedEngine
@@ -54,6 +55,11 @@ class Memory:
     version: int = 0
     engines: tuple[ServedEngine, ...] = ()
     conditions: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def divides(self) -> bool:
+        """Whether some of its engines prefill for others."""
+        return any(engine.role is not Role.BOTH for engine in self.engines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""What the command line refuses, and the option types whose refusals say what to write.
+"""Refusals of the command line, and option types whose refusals say what to write.
 
-Numbers have bounds on both sides; NaN is in none.
+Numbers have a lower and an upper bound; NaN is always refused.
 """
 
 from math import nan

@@ -119,7 +119,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--fetch/--no-fetch",
     default=False,
     show_default=True,
-    help="Engines fetch cached prefixes from each other, which real ones do not yet.",
+    help="Engines fetch cached prefixes from each other, as in a pool with spec.engine.kvTransfer.",
 )
 @click.option(
     "--believed-speed",

@@ -46,7 +46,7 @@ class BoundedLoader(yaml.SafeLoader):
             raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
 
     def construct_plain(self, node: yaml.Node) -> Any:
-        """What SafeLoader makes of a number, truth or date."""
+        """SafeLoader's value of a number, boolean or date."""
         kind = node.tag.rpartition(":")[2]
         if kind == "int" and len(node.value) > MOST_DIGITS:
             raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)

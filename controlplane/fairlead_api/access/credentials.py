@@ -1,4 +1,4 @@
-"""What access control asks of the database that keeps credentials."""
+"""The port to the database that keeps credentials."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -75,8 +75,8 @@ class Identify:
 
 
 def is_foreign(request: Request) -> bool:
-    """Whether a page of another site makes this request with somebody's browser, which reaches loopback: from its own
-    origin, or under a name of its own that leads there.
+    """Whether a page of another site makes this request with a person's browser, which can reach loopback: from that
+    site's origin, or under a name of its own that resolves to loopback.
     """
     if request.client is not None and request.client.host == IN_PROCESS:
         return False
@@ -171,6 +171,6 @@ def _target(request: Request) -> str:
 
 
 async def understood(request: Request) -> None:
-    """Raises Conflict if the caller's release is too far from this one; a later try may succeed."""
+    """Raises Conflict if the caller's release is too far from this one; the same call may succeed later."""
     if (problem := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
         raise Conflict("protocol-too-far", problem)

@@ -77,7 +77,7 @@ _log = logging.getLogger(__name__)
 METADATA_SECONDS = 600.0
 TIMEOUT_SECONDS = 10.0
 AGAIN_SECONDS = 10
-"""Pause before a new try is worthwhile."""
+"""Seconds to wait before the next try."""
 
 MOST_GROUPS = 1000
 LONGEST_NAME = 200
@@ -145,7 +145,7 @@ class OpenIdProvider:
         return Person(name=name.strip(), groups=tuple(one for one in groups if isinstance(one, str))[:MOST_GROUPS])
 
     async def _claims(self, metadata: _Metadata, tokens: Mapping[str, Any], nonce: str, now: datetime) -> dict[str, Any]:
-        """Those of the ID token. Raises BadToken, IdentityProviderUnavailable."""
+        """The claims of the ID token. Raises BadToken, IdentityProviderUnavailable."""
         token = tokens.get("id_token")
         if not isinstance(token, str):
             raise BadToken("the identity provider gave no ID token; is `openid` among FAIRLEAD_OIDC_SCOPES?")
@@ -198,7 +198,7 @@ class OpenIdProvider:
         return {**found, **claims}
 
     async def _known(self, after: float | None = None) -> _Metadata:
-        """What the provider says of itself; `after`: read later than that. An old one serves while it is away."""
+        """The provider's metadata, read later than `after`. While the provider is away, older metadata serves."""
         async with self._reading:
             known, now = self._metadata, self._monotonic()
             if known is not None and (known.read_at > after if after is not None else now - known.read_at < METADATA_SECONDS):

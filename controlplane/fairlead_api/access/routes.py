@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 
 from fairlead_api.access.access import Access
 from fairlead_api.access.cluster_rights import ClusterRights, KubernetesReviews
@@ -20,6 +20,7 @@ from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Bootstrap, Caller, Login, digest
 from fairlead_api.infra.kubernetes import Kubernetes
 from fairlead_api.infra.notices import CredentialsRevoked, Notice
@@ -42,11 +43,9 @@ from fairlead_client.resources.access import (
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyUsage, GatewayKeyUsePoint
 
 
-def access_routes(
-    guard: Guard, logins: Logins, api_tokens: Tokens, clock: Callable[[], datetime], audience: str | None = None
-) -> APIRouter:
+def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Callable[[], datetime], audience: str | None = None) -> Routes:
     """Identity endpoints under /v1. `audience` is the one of Kubernetes tokens."""
-    routes = APIRouter(prefix="/v1", tags=["identity"])
+    routes = Routes(prefix="/v1", tags=["identity"])
     person, admin = guard.needs(AccessRole.NONE, somewhere=True), guard.needs(AccessRole.ADMIN, somewhere=True)
     Person = Annotated[Caller, Depends(person)]  # noqa: N806 - it is a type
     Admin = Annotated[Caller, Depends(admin)]  # noqa: N806 - it is a type
@@ -115,9 +114,9 @@ def access_routes(
     return routes
 
 
-def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Callable[[], str], clock: Callable[[], datetime]) -> APIRouter:
+def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Callable[[], str], clock: Callable[[], datetime]) -> Routes:
     """/v1/gateway-keys. `new_secret` makes random text of 256 bits."""
-    routes = APIRouter(prefix="/v1", tags=["gateway keys"])
+    routes = Routes(prefix="/v1", tags=["gateway keys"])
     viewer = guard.needs(AccessRole.VIEWER)
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
 

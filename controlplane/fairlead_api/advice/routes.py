@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from fairlead.errors import InvalidInput
 from fairlead.range_steps import covered
@@ -18,6 +18,7 @@ from fairlead_api.advice.sizing import Sizing
 from fairlead_api.advice.store.situations import PostgresSituations, PostgresTrends
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.sharing import Recent
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
@@ -52,9 +53,9 @@ class TrendReading:
         return await self._recent.get(key, lambda: self._reader.trends(where, step, now, sight))
 
 
-def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock: Callable[[], datetime]) -> APIRouter:
+def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock: Callable[[], datetime]) -> Routes:
     """Advice and trends under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["advice"])
+    routes = Routes(prefix="/v1", tags=["advice"])
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_advice() -> Ask:
@@ -90,6 +91,6 @@ def feature(infra: Infra, guard: Guard) -> Feature:
 
 
 def sizing_of(infra: Infra) -> Sizing:
-    """What simulates pools that miss their objectives, in the background."""
+    """The background job that simulates pools that miss their objectives."""
     store = PostgresSizings(infra.background)
     return Sizing(PostgresSituations(infra.background), store, partial(secrets.token_hex, 8), enabled=infra.simulates)

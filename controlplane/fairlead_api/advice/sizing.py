@@ -42,7 +42,7 @@ class SizingStore(Protocol):
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
 
     async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
-        """Queues it, unless one of the pool is in progress; deletes those that are no longer useful."""
+        """Queues the simulation, unless one of the pool is in progress; deletes those that are no longer useful."""
 
 
 class Sizing:

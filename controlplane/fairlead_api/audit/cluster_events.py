@@ -94,7 +94,7 @@ _lists, _events = msgspec.json.Decoder(_EventList), msgspec.json.Decoder(_Event)
 class ClusterChange:
     """A write by the API server to a pool's object, and its user.
 
-    `generation` is None where the answer has none: a scale is answered by a Scale. `actor` is the user whose
+    `generation` is None if the answer has none: a scale is answered by a Scale. `actor` is the user whose
     credentials came, `acted_as` whom they impersonated.
     """
 

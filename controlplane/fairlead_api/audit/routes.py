@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import Depends, HTTPException, Query, Request
 
 from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
@@ -18,6 +18,7 @@ from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import MalformedBody
 from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.http.strictness import CLUSTER_AUDIT
 from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
@@ -42,9 +43,9 @@ _BODY = {
 _EMPTY = {"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "items": []}
 
 
-def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Callable[[], datetime]) -> APIRouter:
+def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Callable[[], datetime]) -> Routes:
     """POST /v1/kubernetes/audit."""
-    routes = APIRouter(tags=["history"])
+    routes = Routes(tags=["history"])
     Auditor = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_AUDIT))]  # noqa: N806 - it is a type
     content = {"schema": _BODY, "examples": {"no events": {"summary": "no events", "value": _EMPTY}}}
     described = {"requestBody": {"required": True, "content": {"application/json": content}}}
@@ -78,9 +79,9 @@ KeptId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 
 
-def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit, clock: Callable[[], datetime]) -> APIRouter:
+def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit, clock: Callable[[], datetime]) -> Routes:
     """The audit log under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 

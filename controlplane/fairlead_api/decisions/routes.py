@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 
 from fairlead.errors import InvalidInput
 from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
@@ -16,6 +16,7 @@ from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict
 from fairlead_api.infra.times import parse_range
@@ -60,9 +61,9 @@ MOST_COUNTED = 1000
 """Maximum number of decisions whose reasons are counted."""
 
 
-def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[], datetime]) -> APIRouter:
+def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[], datetime]) -> Routes:
     """Decisions under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def chosen(
@@ -106,9 +107,9 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[],
     return routes
 
 
-def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], datetime]) -> APIRouter:
+def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], datetime]) -> Routes:
     """/v1/pools/{namespace}/{name}/kept-sessions."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
     path = "/pools/{namespace}/{name}/kept-sessions"

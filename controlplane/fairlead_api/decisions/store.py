@@ -175,7 +175,7 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Ends one; nothing if it is not kept. Raises NotFound for the pool."""
+        """Stops keeping a session's decisions; does nothing if they are not kept. Raises NotFound for the pool."""
 
         async def work(connection: AsyncConnection) -> None:
             number = await _locked(connection, pool)
@@ -193,7 +193,9 @@ class PostgresKeptSessions:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
-    """The id of the pool; no other call keeps sessions of it until this one is done. Raises NotFound."""
+    """Locks the pool and returns its id; until the transaction ends, no other call keeps sessions of it. Raises
+    NotFound.
+    """
     number: int = (await pool_row(connection, pool)).id
     pools = tables.pools
     await connection.execute(select(pools.c.id).where(pools.c.id == number).with_for_update(key_share=True))

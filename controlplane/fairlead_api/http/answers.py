@@ -44,7 +44,9 @@ class BoundedStream(StreamingResponse):
 async def while_known(
     content: AsyncGenerator[bytes, None], is_still_known: Callable[[], Awaitable[bool]], monotonic: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[bytes]:
-    """The content, as long as its reader may have it: the API identifies a caller once, but a stream lasts for days."""
+    """The content, until its reader loses the right to it: the API identifies a caller once, but a stream lasts for
+    days.
+    """
     looked_at = monotonic()
     async with aclosing(content):
         async for piece in content:

@@ -1,5 +1,5 @@
-"""Requests are read strictly before a handler runs: every JSON body once for all endpoints, and query parameters, of
-which an unknown one is an error and is never ignored, nor is one of two values.
+"""Reads requests strictly before a handler runs. All endpoints share one reader of JSON bodies. An unknown query
+parameter is an error and never ignored, and so is one that is given twice.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -11,7 +11,6 @@ from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_dependant
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.errors import InvalidInput
@@ -96,12 +95,12 @@ OPEN = ("/internal/", "/v1/kubernetes/")
 """A newer router may report fields that an older API skips; the Kubernetes API adds a `timeout` to its requests."""
 
 
-def closed(route: BaseRoute) -> BaseRoute:
-    """The route, which refuses unknown parameters once the caller is allowed to call it (422 naming the parameter, the
+def close(route: APIRoute) -> None:
+    """Lets a route refuse unknown parameters once the caller is allowed to call it (422 naming the parameter, the
     nearest known one and all known ones). Paths called by programs of other versions accept unknown parameters.
     """
-    if not isinstance(route, APIRoute) or route.path.startswith(OPEN):
-        return route
+    if route.path.startswith(OPEN):
+        return
     known = parameters_of(route)
 
     async def check(request: Request) -> None:
@@ -109,7 +108,6 @@ def closed(route: BaseRoute) -> BaseRoute:
 
     # the last of its dependencies, so that a caller without the role gets that refusal first
     route.dependant.dependencies.append(get_dependant(path=route.path_format, call=check))
-    return route
 
 
 def check_parameters(known: Mapping[str, bool], request: Request) -> None:

@@ -1,4 +1,4 @@
-"""What all subjects build on: Postgres and its transactions, lists and pages, the audit log, callers, errors, times.
+"""The base of all subjects: Postgres and its transactions, lists and pages, the audit log, callers, errors, times.
 
 It must not know a subject or HTTP. The danger here is the boundary of a transaction: rows that belong together are
 committed together, or not at all.

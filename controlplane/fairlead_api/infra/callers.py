@@ -35,7 +35,7 @@ class Caller:
         return self.identity.where(AccessRole.VIEWER)
 
     def sees(self, pool: str) -> bool:
-        """Whether the caller may see what is of a pool, namespace/name."""
+        """Whether the caller may see rows of a pool, given as namespace/name."""
         return self.identity.reaches(AccessRole.VIEWER, pool.partition("/")[0])
 
     def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:

@@ -49,7 +49,7 @@ class Bulkhead:
     wait_seconds: float = 5.0
 
     def patient(self, times: float) -> "Bulkhead":
-        """The same share with its limits multiplied by `times`."""
+        """The same share of the database, with its limits multiplied by `times`."""
         return replace(
             self,
             statement_seconds=self.statement_seconds * times,
@@ -72,7 +72,11 @@ UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60)
 """For background jobs, and for making the partitions that reports need."""
 
 
-def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
+ROUTER_LIVE_FOR = "make_interval(secs => CAST(current_setting('fairlead.router_live_seconds') AS integer))"
+"""How long a router is live after its last report, as SQL: every connection of a `Database` has it as a setting."""
+
+
+def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> AsyncEngine:
     """Pool of connections that are checked before use and limited while in use.
 
     The check spares callers an error when Postgres was restarted.
@@ -83,7 +87,11 @@ def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse) -> AsyncEngine:
         "idle_in_transaction_session_timeout": bulkhead.idle_seconds,
     }
     given = make_url(url).query.get("options", "")
-    options = [given if isinstance(given, str) else " ".join(given), "-c TimeZone=UTC"]
+    options = [
+        given if isinstance(given, str) else " ".join(given),
+        "-c TimeZone=UTC",
+        f"-c fairlead.router_live_seconds={router_live_seconds}",
+    ]
     options += [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
     engine = create_async_engine(
         url,
@@ -145,8 +153,8 @@ class Database:
     either way, and a transaction costs two more round trips, to begin and to end it.
     """
 
-    def __init__(self, url: str, bulkhead: Bulkhead, pulse: Pulse) -> None:
-        self.engine = make_engine(url, bulkhead, pulse)
+    def __init__(self, url: str, bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int = 10) -> None:
+        self.engine = make_engine(url, bulkhead, pulse, router_live_seconds)
         self._transactions = self.engine.execution_options(isolation_level="READ COMMITTED")
         self._bulkhead = bulkhead
         self._pulse = pulse

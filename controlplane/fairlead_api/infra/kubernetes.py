@@ -35,7 +35,7 @@ class Kubernetes:
         query: Sequence[tuple[str, str]] = (),
         content: str = MERGE_PATCH,
     ) -> Mapping[str, Any] | None:
-        """None = there is no such object. Raises ClusterUnavailable, Denied, Conflict, InvalidInput."""
+        """The answer; None = no such object. Raises ClusterUnavailable, Denied, Conflict, InvalidInput."""
         try:
             async with self._connecting:
                 if self._api is None:

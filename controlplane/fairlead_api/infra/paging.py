@@ -252,7 +252,7 @@ class Lists:
 
 
 def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[Any, Item]]:
-    """The rows with their items. A row that this version cannot read is left out, so that it costs no other.
+    """The rows with their items. A row that this version cannot read is left out, so that the other rows stay readable.
 
     For example, a newer version stored a reason that this one does not know, and was then rolled back.
     """

@@ -44,7 +44,7 @@ def parse_time(field: str, text: str, now: datetime) -> datetime:
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Both ends, None where not given. Raises InvalidInput when the start is after the end."""
+    """Both ends, None if not given. Raises InvalidInput when the start is after the end."""
     begun = parse_time("from", start, now) if start is not None else None
     ended = parse_time("to", end, now) if end is not None else None
     if begun is not None and ended is not None and begun >= ended:

@@ -36,7 +36,7 @@ BEFORE_CHANGE = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """What one instance had in a stretch: (maximum, mean) by metric, where measured, and counts."""
+    """An instance's figures in a stretch: (maximum, mean) by metric, where measured, and counts."""
 
     values: Mapping[str, tuple[float, float]]
     requests: int
@@ -47,7 +47,9 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    """What all instances of a pool had in the stretch and in the one before it, their places, and the SLO in force."""
+    """The figures of all instances of a pool in the stretch and in the one before it, the instances' rows, and the
+    current SLO.
+    """
 
     now: Mapping[str, Stretch]
     before: Mapping[str, Stretch]
@@ -101,7 +103,7 @@ class LoadExplaining:
         return explanation(pool, instance, metric, where, found, known)
 
     async def _stretches(self, pool: PoolKey, instance: str, where: Grid, now: datetime) -> tuple[Grid, Stretches]:
-        """What all instances had, and the grid that it is of."""
+        """The figures of all instances, and the time grid that they are on."""
 
         async def read() -> tuple[Grid, Stretches]:
             return where, await self._store.stretches(pool, where)
@@ -337,7 +339,7 @@ def _moves(found: LoadExplanation) -> Iterator[str]:
 
 
 def _changes(found: LoadExplanation) -> Iterator[str]:
-    """What changed within the stretch, or so shortly before it that it may be the cause."""
+    """Changes within the stretch, or so shortly before it that they may be the cause."""
     since = found.start - min(found.end - found.start, SHORTLY)
     for change in [one for one in found.changes if one.at >= since][-3:]:
         who = f" by {change.actor}" if change.actor else ""

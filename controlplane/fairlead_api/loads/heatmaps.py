@@ -231,7 +231,7 @@ class _Lines:
         return new
 
     def _put(self, rows: Sequence[str], columns: Mapping[int, Slice]) -> None:
-        """Cells of columns that have none yet, a row of them at once."""
+        """Fills a row of cells in columns that are still empty."""
         order = sorted(columns)
         first, last = order[0], order[-1] + 1
         whole = last - first == len(order)
@@ -308,7 +308,7 @@ def _breaches(values: list[float | None], limit: float) -> list[int]:
 
 
 def _most_of(places: Sequence[Place]) -> Place:
-    """The state and the role of most of them, and their node if they share one."""
+    """The state and the role of most of the group's instances, and their node if they share one."""
     nodes = {place.node for place in places}
     return Place(
         state=Counter(place.state for place in places).most_common(1)[0][0],

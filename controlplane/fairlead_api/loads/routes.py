@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from fairlead.instances import InstanceState, Role
 from fairlead.tables import PoolKey
@@ -14,6 +14,7 @@ from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_range
 from fairlead_api.loads.explaining import LoadExplaining
@@ -69,9 +70,9 @@ def heatmap_cells(found: Heatmap) -> Iterator[HeatmapCell]:
                 yield HeatmapCell(instance=row.instance, state=row.state, role=row.role, at=at, value=value, breach=column in breaches)
 
 
-def load_routes(guard: Guard, heatmaps: HeatmapReading, explaining: LoadExplaining, clock: Callable[[], datetime]) -> APIRouter:
+def load_routes(guard: Guard, heatmaps: HeatmapReading, explaining: LoadExplaining, clock: Callable[[], datetime]) -> Routes:
     """Under /v1/pools/{namespace}/{name}."""
-    routes = APIRouter(prefix="/v1", tags=["pools"])
+    routes = Routes(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
@@ -14,6 +14,7 @@ from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_range
 from fairlead_api.moves.store import MoveFilter, PostgresMoves
@@ -25,9 +26,9 @@ AnyMove = TypeVar("AnyMove", Migration, ReRoute)
 
 def move_routes(
     guard: Guard, migrations: PostgresMoves[Migration], reroutes: PostgresMoves[ReRoute], clock: Callable[[], datetime]
-) -> APIRouter:
+) -> Routes:
     """Migrations and re-routes under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 

@@ -178,7 +178,7 @@ def _effects(columns: Any) -> list["ColumnElement[Any]"]:
 
 
 class PostgresMoves(Generic[AnyMove]):
-    """One kind of move, of one table.
+    """One kind of move, stored in one table.
 
     `kind` is the class of its rows, `noun` the word for one of them, and `mover` the field that names what moved.
     """

@@ -114,7 +114,7 @@ class Applying:
         return PlanConflict(plan=stored.plan.id, planned=planned, meanwhile=meanwhile)
 
     async def _exist(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
-        """Deletes the object, or creates it; None when it was deleted."""
+        """Deletes the object, or creates it; returns None after a deletion."""
         try:
             if stored.change:
                 return await create(self._cluster, stored.object, stored.change, marks)

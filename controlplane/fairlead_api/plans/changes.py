@@ -36,12 +36,12 @@ class Change:
 
     @property
     def part(self) -> Mapping[str, Any]:
-        """What plans may change of the object."""
+        """The part of the object that plans may change."""
         return self.found.part(self.target.kind)
 
     @property
     def after(self) -> dict[str, Any]:
-        """That part after the change."""
+        """The changed part after the change."""
         return merged(self.part, self.patch)
 
 
@@ -102,7 +102,7 @@ class Kind:
 
 
 def check_shape(request: PlanRequest) -> None:
-    """Raises InvalidInput for a request that says what its kind does not take, or not what it needs."""
+    """Raises InvalidInput for a request with fields that its kind does not take, or without fields that it needs."""
     facts = request.kind.facts
     allowed = {*facts.takes, *(["simulation"] if facts.advised else [])}
     for name in ("replicas", "role", "instance", "fields", "revision", "session", "simulation"):

@@ -1,6 +1,6 @@
-"""What is known of a pool when a change is planned: its instances, sessions and traffic.
+"""A pool's instances, sessions and traffic when a change is planned.
 
-Effects are estimated from it.
+The change's effects are estimated from them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -60,7 +60,8 @@ class Plans:
         return AccessRole.ADMIN if kind.is_for_admins(change.part, change.after) else request.kind.facts.role
 
     async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, expected: Expected | None = None) -> Plan:
-        """Previews a change, after a dry run in which the API server accepted it, with what was `expected` elsewhere.
+        """Previews a change, after the API server has accepted it in a dry run. `expected` is the effect that a
+        simulation found.
 
         Raises InvalidInput for a request that cannot be used or that changes nothing, Conflict (engines-are-fixed).
         """
@@ -153,9 +154,9 @@ class Plans:
         return await self._previews.of_change(PoolKey.parse(plan.pool), plan.kind, change, caller, now, undo_of=plan.id)
 
     async def again(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """The same change as a new plan of the object as it is now; the new plan shows the difference to that.
+        """Plans the same change again for the object in its current state; the new plan shows the difference to that.
 
-        Raises Conflict (already-applied, plan-stale), InvalidInput when the object is so already.
+        Raises Conflict (already-applied, plan-stale), and InvalidInput if the object is already in that state.
         """
         stored = await self._applying.closed(await self._store.get(plan_id), now)
         plan, pool = stored.plan, PoolKey.parse(stored.plan.pool)

@@ -1,4 +1,4 @@
-"""Previews of changes: what a change would make of an object, tried at the API server and kept as an open plan."""
+"""Previews of changes: the object as a change would make it, tried at the API server and kept as an open plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -114,7 +114,7 @@ class Previews:
         return Known(pool=pool, use=use, policies=self._policies, evidence=self._evidence, now=now)
 
     async def _use(self, pool: PoolKey, now: datetime) -> PoolUse | None:
-        """None for a pool whose spec was never usable."""
+        """The pool's present use; None if its spec was never usable."""
         try:
             return await self._evidence.use(pool, now)
         except NotFound:
@@ -172,7 +172,7 @@ class Previews:
 
 
 def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The change as a patch of the whole object; of a file as it is to stand there."""
+    """The change as a patch of the whole object, or of the file that holds the pool."""
     if target.kind is TargetKind.ENGINES:
         return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}
     return _nested(change, target.kind.path if engines_file(found.annotations) is None else ())
@@ -184,7 +184,9 @@ def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, An
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Path and value of a patch's change; those of the first part with several values. A list is not repeated."""
+    """Path and value of a patch's change. If a part has several values, its path and all of them. A list is not
+    repeated.
+    """
     path = path.strip(".")
     if len(change) != 1:
         return path, str(dict(change))

@@ -17,7 +17,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known when a change of a pool is planned, and where more can be read."""
+    """The state of a pool when a change of it is planned, and how to read more."""
 
     pool: PoolKey
     use: PoolUse
@@ -26,7 +26,7 @@ class Known:
     now: datetime
 
     async def refused(self, facts: TableFacts) -> Replay | None:
-        """The recorded decisions that would be refused early; None where no request is, or none was recorded."""
+        """The recorded decisions that would be refused early; None if no request is, or none was recorded."""
         limit = limit_seconds(facts)
         return None if limit is None else await self.evidence.over_limit(self.pool, limit, self.now)
 
@@ -42,7 +42,7 @@ class CannotSimulate(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """A pool in use before a change. `instances` take requests, by role; `spec` is the pool's own, or None where the
+    """A pool in use before a change. `instances` take requests, by role; `spec` is the pool's own, or None if the
     plan changes another object. A new instance takes `startup_seconds` to serve.
     """
 
@@ -61,8 +61,8 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What is simulated of a change: the pool as planned, and as it is. `instances` are numbers to begin with that
-    differ from those that take requests now.
+    """The pools to simulate for a change: as planned, and as it is. `instances` are starting numbers that differ from
+    those that take requests now.
     """
 
     as_planned: PoolChange
@@ -74,7 +74,7 @@ class Question(Protocol):
     """What would a change do?"""
 
     async def effect(self, known: Known) -> PlanEffect:
-        """The expected effect. Raises NotFound for an instance that is not there."""
+        """The expected effect. Raises NotFound for an instance that does not exist."""
 
     def tried(self, present: Present) -> Tried:
         """The change as a simulation makes it. Raises CannotSimulate."""

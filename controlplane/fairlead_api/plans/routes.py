@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Protocol
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
@@ -17,6 +17,7 @@ from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.bodies import known_fields
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.http.tags import IfMatch, require_unchanged
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
@@ -42,11 +43,9 @@ class PlanExpecting(Protocol):
     async def of(self, plan: Plan) -> PlanExpectation: ...
 
 
-def plan_routes(
-    guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PostgresPlanList, clock: Callable[[], datetime]
-) -> APIRouter:
+def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PostgresPlanList, clock: Callable[[], datetime]) -> Routes:
     """Plans under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["plans"])
+    routes = Routes(prefix="/v1", tags=["plans"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR, somewhere=True))]  # noqa: N806 - it is a type
@@ -114,9 +113,9 @@ def plan_routes(
     return routes
 
 
-def rollout_routes(guard: Guard, cluster: ClusterGateway) -> APIRouter:
+def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
     """GET /v1/pools/{namespace}/{name}/rollout."""
-    routes = APIRouter(prefix="/v1", tags=["pools"])
+    routes = Routes(prefix="/v1", tags=["pools"])
 
     async def get_rollout(namespace: str, name: str) -> Ask:
         """The progress of the present template, and what rolling back to each revision would change."""

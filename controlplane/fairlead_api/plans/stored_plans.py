@@ -79,7 +79,9 @@ class StoredPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What is expected of a change that was tried: shares of requests in time and refused, and how that is known."""
+    """The expected effect of a change that a simulation tried: shares of requests in time and refused, and the source
+    of both.
+    """
 
     attainment: float
     refusals: float
@@ -118,7 +120,9 @@ class PlanStore(Protocol):
         """
 
     async def spec_of(self, pool: PoolKey, revision: int) -> Mapping[str, Any]:
-        """The spec of the pool's revision of this number. Raises NotFound, InvalidInput for one that there is not."""
+        """The spec of the pool's revision with this number. Raises NotFound, InvalidInput for a number without a
+        revision.
+        """
 
     async def supersede(self, plan_id: str) -> None:
         """Marks an open plan superseded."""

@@ -32,7 +32,7 @@ _QUANTITIES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLine:
-    """What a decode step takes at any load: `LearntFigure.line`, last observed `at` this Unix time."""
+    """The time of a decode step at any load: `LearntFigure.line`, last observed `at` this Unix time."""
 
     coefficients: tuple[float, float, float]
     at: float
@@ -62,7 +62,7 @@ def known_line(
     now_measured: DecodeLine | None, before: Remembered | None, kind: str, fit: EngineFit | None, now: float
 ) -> tuple[float, ...]:
     """The coefficients of a decode step: measured now or within a week on the same engines, else fitted to recorded
-    requests; empty where neither is known.
+    requests; empty if neither is known.
     """
     line = now_measured or _line_before(before, kind, now)
     if line is not None:
@@ -78,10 +78,18 @@ def _line_before(before: Remembered | None, kind: str, now: float) -> DecodeLine
 
 
 def measured(told: Sequence[LearntOfEngines]) -> EngineCapability:
-    """What live routers measured of all the pool's instances."""
+    """What live routers measured over all of the pool's instances."""
     return EngineCapability(
-        **{name: agreed([_figure(one) for one in told if one.quantity == quantity]) for name, quantity in _QUANTITIES.items()}
+        **{name: _agreed(quantity, [_figure(one) for one in told if one.quantity == quantity]) for name, quantity in _QUANTITIES.items()}
     )
+
+
+def _agreed(quantity: str, figures: Sequence[Figure]) -> Figure:
+    """What the routers measured together. Every router asks the same engines for the size of their KV cache, so these
+    engines count once.
+    """
+    found = agreed(figures)
+    return replace(found, samples=max((one.samples for one in figures), default=0)) if quantity == Quantity.KV_CACHE else found
 
 
 def _figure(one: LearntOfEngines) -> Figure:
@@ -95,7 +103,7 @@ def _figure(one: LearntOfEngines) -> Figure:
 def remembering(
     now_measured: EngineCapability, before: Remembered | None, kind: str, now: float, line: DecodeLine | None = None
 ) -> Remembered | None:
-    """What to remember of both; None if engines of this kind were never measured."""
+    """The capability to remember from both; None if engines of this kind were never measured."""
     found = joined(now_measured, still_known(before, kind, now))
     if found == NOTHING_KNOWN:
         return None
@@ -136,7 +144,7 @@ def memory_of(observed: EngineCapability, table: RoutingTable, now: float, line:
 
 
 def fitted(fit: EngineFit, now: datetime) -> EngineCapability:
-    """What the engine model does that was fitted to the pool's requests."""
+    """The speed of the engine model that was fitted to the pool's requests."""
     age = max(0.0, (now - fit.fitted_at).total_seconds())
     known = Figure(value=fit.costs.prefill_tokens_per_second(), source=Source.FITTED, samples=fit.fitted, age_seconds=age)
     return EngineCapability(prefill_tokens_per_second=known, decode_step_seconds=replace(known, value=fit.costs.decode_step_seconds()))

@@ -20,7 +20,7 @@ def engines_file(annotations: Mapping[str, str]) -> str | None:
 
 
 def selector_of(spec: Mapping[str, Any]) -> str | None:
-    """The labels by which a spec selects running pods, such as `app=vllm`; None where it selects none."""
+    """The labels by which a spec selects running pods, such as `app=vllm`; None if it selects none."""
     found = []
     for role in spec.get("roles") or ():
         try:
@@ -31,7 +31,7 @@ def selector_of(spec: Mapping[str, Any]) -> str | None:
 
 
 def scale_target_of(spec: Mapping[str, Any]) -> str | None:
-    """The workloads that a spec scales, such as `Deployment vllm`; None where it scales none."""
+    """The workloads that a spec scales, such as `Deployment vllm`; None if it scales none."""
     found = []
     for role in spec.get("roles") or ():
         try:

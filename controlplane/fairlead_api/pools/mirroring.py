@@ -1,4 +1,4 @@
-"""Takes the states that the operator reports: finds which are new, which tables mean the same to routers, and what is
+"""Takes the states that the operator reports. Finds which states are new, which changes concern routers, and what is
 ready.
 """
 
@@ -33,9 +33,6 @@ def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) ->
     return PoolCondition(type="Ready", status="Unknown", reason="NotReported", message="The operator has not reported conditions yet.")
 
 
-LIVE_SECONDS = 10
-"""A router is live when it reported in the last 10 s."""
-
 Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
 """Computes the share of the hash ring that each accepting instance owns."""
 
@@ -56,9 +53,9 @@ class RouterView:
     acknowledged: int | None
     in_flight: Mapping[str, int]
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """Those of them that are queued in the router."""
+    """How many of them are queued in the router."""
     use: PoolUseView | None = None
-    """None: it does not report it, or has no table of the pool yet."""
+    """None if the router does not report it, or has no table of the pool yet."""
     troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 

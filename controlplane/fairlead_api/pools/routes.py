@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 
 from fairlead.errors import InvalidInput
 from fairlead.pool_states import HeldPools, PoolEvents, PoolObservations, PoolState, UnheardPools
@@ -23,6 +23,7 @@ from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import MalformedBody, described
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import check_time
@@ -40,9 +41,9 @@ from fairlead_client.resources.rings import Ring, RingInstance
 from fairlead_process.json_documents import decode_json
 
 
-def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) -> APIRouter:
+def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) -> Routes:
     """GET /v1/pools/{namespace}/{name}/ring."""
-    routes = APIRouter(prefix="/v1", tags=["pools"])
+    routes = Routes(prefix="/v1", tags=["pools"])
 
     async def get_ring(
         namespace: str,
@@ -67,9 +68,9 @@ def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) 
     return routes
 
 
-def predictor_routes(guard: Guard, reader: PostgresPredictors) -> APIRouter:
+def predictor_routes(guard: Guard, reader: PostgresPredictors) -> Routes:
     """GET /v1/pools/{namespace}/{name}/predictor."""
-    routes = APIRouter(prefix="/v1", tags=["pools"])
+    routes = Routes(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
 
     async def get_predictor(namespace: str, name: str) -> Ask:
@@ -86,9 +87,9 @@ def pool_routes(
     reader: PostgresPoolReads,
     history: PostgresPoolHistory,
     clock: Callable[[], datetime],
-) -> APIRouter:
+) -> Routes:
     """Routes under /v1/pools that only read."""
-    routes = APIRouter(prefix="/v1", tags=["pools"])
+    routes = Routes(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 
@@ -125,7 +126,7 @@ def pool_routes(
 
 
 def pools_of(infra: Infra) -> PostgresPoolReads:
-    """The store of pools as they are."""
+    """The store of the pools' current state."""
     return PostgresPoolReads(infra.reads, infra.present, LastMinutes(infra.reads, infra.recent))
 
 
@@ -149,9 +150,9 @@ def feature(infra: Infra, guard: Guard) -> Feature:
 _trained_model = msgspec.json.Decoder(TrainedModel)
 
 
-def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPredictors, clock: Callable[[], datetime]) -> APIRouter:
+def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPredictors, clock: Callable[[], datetime]) -> Routes:
     """The endpoints of pools at `fairlead_client.internal_paths`."""
-    routes = APIRouter(tags=["internal"], dependencies=[Depends(understood)])
+    routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 

@@ -64,7 +64,7 @@ pool_revisions = Table(
     Column("resource_version", BigInteger, nullable=True),
     text_column("manager", null=True),
 )
-"""`resource_version` is the object's when the revision was seen first, None where it is not a number; `manager` the
+"""`resource_version` is the object's when the revision was seen first, None if it is not a number; `manager` the
 field manager, which `actor` is too unless more is known.
 """
 

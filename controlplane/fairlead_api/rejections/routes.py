@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from fastapi import APIRouter
-
 from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import From, To
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.times import parse_range
 from fairlead_api.loads.routes import kept_of
 from fairlead_api.rejections.store import PostgresRejections
@@ -16,9 +15,9 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
-def rejection_routes(guard: Guard, reader: PostgresRejections, clock: Callable[[], datetime]) -> APIRouter:
+def rejection_routes(guard: Guard, reader: PostgresRejections, clock: Callable[[], datetime]) -> Routes:
     """Rejections under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_rejections(pool: str | None = None, priority_class: str | None = None, start: From = None, end: To = None) -> Ask:

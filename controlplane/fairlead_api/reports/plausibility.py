@@ -66,7 +66,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
     dropped: Counter[str] = Counter()
 
     def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None], oldest: float | None = None) -> tuple[Row, ...]:
-        """The rows that have no fault and a place; those not older than `oldest` seconds keep theirs."""
+        """The rows that have no fault and a place. Rows not older than `oldest` seconds keep their time."""
         if oldest is not None and shift == 0.0 and _all_stored(rows, now - oldest, now + CLOCK_TOLERANCE_SECONDS):
             return rows
         good: list[Row] = []
@@ -234,7 +234,7 @@ def _columns(kind: Any) -> tuple[tuple[Callable[[Any], Any], Column], ...]:
 
 
 def _column(hint: Any) -> Column:
-    """The same as `_check` for many values at once."""
+    """Like `_check`, for many values at once."""
     if isinstance(hint, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is tuple:

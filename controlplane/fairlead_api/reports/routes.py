@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 
 from fairlead.errors import InvalidInput
 from fairlead.reports.batches import ROW_KINDS, AskAddress, Report, ReportReceipt, RouterGone
@@ -17,6 +17,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard, understood
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.bodies import MalformedBody, described
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.reports.ingestion import Ingestion
 from fairlead_api.reports.plausibility import Ages
@@ -94,9 +95,9 @@ def report_routes(
     ingestion: Ingestion,
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
-) -> APIRouter:
+) -> Routes:
     """The endpoints of reports at `fairlead_client.internal_paths`."""
-    routes = APIRouter(tags=["internal"], dependencies=[Depends(understood)])
+    routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
     @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from fairlead.instances import Role
 from fairlead.scaling.recommendations import Controller, Verdict
@@ -12,6 +12,7 @@ from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
 from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_range
 from fairlead_api.scaling.store import PostgresScaling, ScalingFilter
@@ -19,9 +20,9 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.scaling import ScalingDecisionItem
 
 
-def scaling_routes(guard: Guard, reader: PostgresScaling, clock: Callable[[], datetime]) -> APIRouter:
+def scaling_routes(guard: Guard, reader: PostgresScaling, clock: Callable[[], datetime]) -> Routes:
     """Scaling decisions under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def chosen(

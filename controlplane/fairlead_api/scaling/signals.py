@@ -64,9 +64,9 @@ class Prompts:
 class InstanceMeasures:
     """One instance in the window, over all routers.
 
-    `unreported` counts samples of routers that do not report what is needed here. `newest` is the Unix time of its
-    newest sample. `pending_mean` and `pending` are uncached prompt tokens, on average and at last; `running_mean` is
-    the mean number of running requests.
+    `unreported` counts samples from routers that do not report what is needed here. `newest` is the Unix time of its
+    newest sample. `pending_mean` and `pending` are the mean and latest uncached prompt tokens; `running_mean` is the
+    mean number of running requests.
     """
 
     instance: str
@@ -171,10 +171,10 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
 
 
 def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
-    """Tokens per second of an instance while it has any to compute. With little work, the figure is rough, but then
+    """Tokens per second of an instance while it has any to compute. With little work the figure is rough, but then
     little depends on it.
 
-    The times of several routers may overlap, so an instance cannot have been busy for longer than the window.
+    The times of several routers may overlap, so the busy time is bounded by the window.
     """
     seconds = sum(min(float(WINDOW_SECONDS), one.prefilling_seconds) for one in samples)
     tokens = sum(one.prefilled_tokens for one in samples)
@@ -182,7 +182,7 @@ def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
 
 
 def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None, slo_seconds: float) -> float | None:
-    """The time that pending prompts take; None where some are pending and no speed was measured."""
+    """The time that pending prompts take; None if some are pending and no speed was measured."""
     pending = _mean([one.pending_mean for one in samples])
     if not pending:
         return pending
@@ -197,7 +197,7 @@ def _decode_load(samples: Sequence[InstanceMeasures], step: DecodeStep | None, s
 
 
 def decode_step(sums: Sequence[StepSums]) -> DecodeStep | None:
-    """The step time as a line over the batch, by least squares; None where the batches differ too little to tell.
+    """The step time as a line over the batch, by least squares; None if the batches differ too little to tell.
 
     The mean context is part of the slope: it changes slowly against the batch.
     """

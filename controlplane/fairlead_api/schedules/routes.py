@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from fairlead.schedules.runs import RunOutcome
 from fairlead.tables import PoolKey
@@ -12,6 +12,7 @@ from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.listing import Fetch, From, To, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_range, parse_time
 from fairlead_api.schedules.store import PostgresSchedules, RunFilter
@@ -19,9 +20,9 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 
 
-def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[], datetime]) -> APIRouter:
+def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[], datetime]) -> Routes:
     """Schedules under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["schedules"])
+    routes = Routes(prefix="/v1", tags=["schedules"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
 

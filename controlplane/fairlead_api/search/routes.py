@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 
 from fairlead_api.access.guards import Guard
 from fairlead_api.decisions.routes import decisions_of
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.search.store import PostgresSearch
 from fairlead_api.sessions.store.lists import PostgresSessions
@@ -15,9 +16,9 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.search import SearchReport
 
 
-def search_routes(guard: Guard, reader: PostgresSearch) -> APIRouter:
+def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
     """Search under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["search"])
+    routes = Routes(prefix="/v1", tags=["search"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     @routes.get("/search", response_model=SearchReport)

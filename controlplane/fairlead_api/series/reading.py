@@ -98,7 +98,7 @@ class SeriesStore(Protocol):
         """The newest figure of a model in each step, by router."""
 
     async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
-        """What happened."""
+        """The events."""
 
 
 class SeriesReading:
@@ -146,7 +146,7 @@ def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime
 
 
 class _Asked:
-    """One question; records that several metrics need are read once."""
+    """One call; records that several of its metrics need are read once."""
 
     def __init__(self, store: SeriesStore, subject: Subject, start: datetime, end: datetime, buckets: int, now: datetime) -> None:
         self._store, self._subject, self._now = store, subject, now

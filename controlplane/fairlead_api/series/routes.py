@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from fairlead.errors import InvalidInput
 from fairlead.range_steps import Covered, covered
@@ -13,6 +13,7 @@ from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.sharing import Recent
 from fairlead_api.series.grids import LONGEST
 from fairlead_api.series.reading import SeriesReading, SeriesValue, Subject, asked_range, series_values
@@ -24,7 +25,7 @@ from fairlead_client.resources.series import Annotation, Annotations, Series
 
 
 class FigureReading:
-    """Answers are shared among those who ask for the same range within moments."""
+    """Reads figures of a range. Requests for the same range within a moment get the same answer."""
 
     def __init__(self, store: PostgresFigures, recent: Recent) -> None:
         self._store = store
@@ -41,7 +42,7 @@ class FigureReading:
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 
     async def by_instance(self, subject: Subject, start: str, end: str, now: datetime) -> FiguresByInstance:
-        """Those of all instances of a pool. Raises InvalidInput naming the query field, NotFound."""
+        """The figures of every instance of a pool. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("figures by instance", subject, where), lambda: self._store.by_instance(subject, where, now))
 
@@ -77,9 +78,9 @@ _POOL = "/pools/{namespace}/{name}"
 _INSTANCE = _POOL + "/instances/{instance}"
 
 
-def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, clock: Callable[[], datetime]) -> APIRouter:
+def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, clock: Callable[[], datetime]) -> Routes:
     """`series`, `annotations` and `figures` under /v1, below a pool and below an instance."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_fleet_series(
@@ -139,7 +140,9 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_INSTANCE}/figures", InstanceFigures, viewer, get_instance_figures, InstanceFigures, lambda found: [found])
 
     async def get_figures_by_instance(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """What each instance of a pool did over a range: those that had a part in it, also gone ones."""
+        """The figures of each instance of a pool over a range; instances that existed only for a part of it are
+        included.
+        """
         return lambda sight: figures.by_instance(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/instance-figures", FiguresByInstance, viewer, get_figures_by_instance, InstanceRow, instance_rows)

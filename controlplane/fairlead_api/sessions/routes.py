@@ -2,22 +2,23 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.sessions.store.lists import PostgresSessions, SessionFilter
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 
 
-def session_routes(guard: Guard, reader: PostgresSessions) -> APIRouter:
+def session_routes(guard: Guard, reader: PostgresSessions) -> Routes:
     """Sessions under /v1."""
-    routes = APIRouter(prefix="/v1", tags=["history"])
+    routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def chosen(pool: str | None = None, instance: str | None = None, q: str | None = None) -> Fetch:

@@ -78,7 +78,7 @@ class ExpectationStore(Protocol):
     async def add_trial(self, trial: PlanTrial, now: datetime) -> None: ...
 
     async def expectation(self, plan_id: str) -> "Kept | None":
-        """None if the plan has no simulation."""
+        """The plan's expectation; None if the plan has no simulation."""
 
     async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
         """The result of a simulation for advice; None if there is none of this id, or it is not done."""
@@ -134,14 +134,14 @@ class Expectations:
             _log.warning("the effect of a plan is not simulated", extra={"plan": plan.id}, exc_info=True)
 
     async def of(self, plan: Plan) -> PlanExpectation:
-        """What is expected of a plan, as far as it is known."""
+        """The expected effect of a plan, as far as it is known."""
         kept = await self._store.expectation(plan.id)
         if kept is None:
             return PlanExpectation(plan=plan.id, state=ExpectationState.UNKNOWN, reason="no simulation was asked for when it was planned")
         return expectation_of(plan.id, kept)
 
     async def _advised(self, plan: Plan, question: Question, simulation: str) -> PlanTrial | None:
-        """None if that simulation did not try this very change of the present pool."""
+        """The result of that simulation; None unless it tried exactly this change of the pool's current state."""
         pool = PoolKey.parse(plan.pool)
         kept = await self._store.advised_by(pool, simulation)
         change = None if kept is None else _tried_change(question, kept.asked)

@@ -23,7 +23,7 @@ _NEGLIGIBLE = 0.01
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """The recorded results of the pool's requests: the share in time of those served, the hit rate, and the
-    sessions that moved; None where nothing was measured.
+    sessions that moved; None if nothing was measured.
     """
 
     attainment: float | None = None
@@ -44,7 +44,7 @@ class Trialled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """One quantity in all runs: `parts` are of the requests that were measured, means over the seeds."""
+    """One quantity in all runs. `parts` are its values over parts of the measured requests, means over the seeds."""
 
     quantity: Quantity
     before: Sequence[float]
@@ -94,7 +94,9 @@ def figures_of(found: Trialled) -> list[ExpectedFigure]:
 
 
 def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str | None:
-    """Why the simulated pool as it is is not like the real one by its share in time of those served; None if it is."""
+    """Why the simulated pool, without a change, differs too much from the real one in the share of served requests in
+    time; None if it does not.
+    """
     in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in as_it_is]
     found = _Found(quantity=Quantity.ATTAINMENT, before=in_time, after=(), at_rates=())
     return _unlike(found, fmean(in_time), recorded.attainment, "in time")

@@ -20,7 +20,9 @@ RATES = (0.8, 1.25)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is simulated of a plan: `instances` of each role at first, of these `weights`, and then either change."""
+    """The simulation of a plan: the starting `instances` of each role, their `weights`, and both versions of the
+    change.
+    """
 
     facts: TableFacts
     instances: Mapping[Role, int]
@@ -30,7 +32,7 @@ class Trial:
 
     @property
     def runs(self) -> list[JobRun]:
-        """Seed by seed, as it is and then as planned; then as planned at other rates."""
+        """The runs of a plan: for each seed without and then with the change; then with the change at other rates."""
         routing = self.facts.routing
         changes = [(seed, 1.0, change) for seed in SEEDS for change in (self.as_it_is, self.as_planned)]
         changes += [(SEEDS[0], rate, self.as_planned) for rate in RATES]
@@ -41,7 +43,8 @@ class Trial:
 
 
 def trial_of(question: Question, spec: Mapping[str, Any] | None, use: PoolUse, startup_seconds: float) -> Trial:
-    """What to simulate of a plan for a pool in use. `spec` is the object's before the change, where that is a pool.
+    """The simulation of a plan for a pool in use. `spec` is the object's spec before the change, if the object is a
+    pool.
 
     Raises CannotSimulate.
     """

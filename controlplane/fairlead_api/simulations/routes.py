@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import Depends, HTTPException, Query, Request
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
@@ -19,6 +19,7 @@ from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.bodies import MalformedBody, described, known_fields
 from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_time
 from fairlead_api.plans.plans import Plans
@@ -76,9 +77,9 @@ _document = msgspec.json.Decoder()
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (SimulationRequest, SimulatedPolicy, TraceRequest)}
 
 
-def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[], datetime]) -> APIRouter:
+def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[], datetime]) -> Routes:
     """/v1/pools/{namespace}/{name}/simulations."""
-    routes = APIRouter(prefix="/v1", tags=["simulations"])
+    routes = Routes(prefix="/v1", tags=["simulations"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
@@ -161,9 +162,9 @@ MOST_SERVED = 5_000
 _POOL = "/pools/{namespace}/{name}"
 
 
-def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[], datetime]) -> APIRouter:
+def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[], datetime]) -> Routes:
     """/v1/pools/{namespace}/{name}/engine and served-requests."""
-    routes = APIRouter(prefix="/v1", tags=["simulations"])
+    routes = Routes(prefix="/v1", tags=["simulations"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
 

@@ -71,7 +71,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Requests in order of time, how many each stands for, and what is assumed of them, in words."""
+    """Recorded requests in order of time, with the number that each stands for, and the assumptions made about them, in
+    words.
+    """
 
     requests: list[TraceRequest]
     weight: float

@@ -1,7 +1,9 @@
-"""Which simulations show what would help a pool, and what they say: numbers of instances and TTFT targets. Pure.
+"""Chooses the simulations that show what would help a pool, and reads their results: numbers of instances and TTFT
+targets. Pure.
 
-Two rounds: numbers far apart under one seed, then those about the least that is enough, and TTFT targets, each as a
-plan is simulated (`plan_changes.Trial`): two seeds, and at two other rates of requests.
+There are two rounds. The first tries numbers far apart under one seed. The second tries numbers about the least that is
+enough, and TTFT targets, each as a plan is simulated (`plan_changes.Trial`): two seeds, and at two other rates of
+requests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +92,7 @@ def _numbered(asked: Asked, begin: int, wanted: Iterable[tuple[PoolChange, int, 
 
 
 def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tuple[list[JobRun], Trialled] | None:
-    """The runs that show what one change does, in a plan's order, with their figures; None where one is missing."""
+    """The runs that show what one change does, in a plan's order, with their figures; None if one is missing."""
     wanted = [(one, seed, 1.0) for seed in SEEDS for one in (AS_IT_IS, change)] + [(change, SEEDS[0], rate) for rate in RATES]
     places = {(repr(one.change), one.seed, one.rate): place for place, one in enumerate(runs)}
     chosen = [places.get((repr(one), seed, rate)) for one, seed, rate in wanted]
@@ -147,7 +149,7 @@ def _tried(change: PoolChange, runs: Sequence[JobRun], found: Trialled, reach: R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingTrial:
-    """A simulation to be queued; with a `refusal` it is only kept why there is none."""
+    """A simulation to be queued. With a `refusal`, only the reason why there is none is kept."""
 
     id: str
     pool: PoolKey

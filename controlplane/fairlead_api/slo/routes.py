@@ -4,13 +4,14 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import Fetch, listing
+from fairlead_api.http.routes import Routes
 from fairlead_api.slo.reading import SloReading
 from fairlead_api.slo.store import PostgresSlo
 from fairlead_client.resources.access import AccessRole
@@ -21,9 +22,9 @@ To = Annotated[str, Query(alias="to")]
 Class = Annotated[str | None, Query(max_length=63)]
 
 
-def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: Callable[[], datetime]) -> APIRouter:
+def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: Callable[[], datetime]) -> Routes:
     """Routes under /v1/pools/{namespace}/{name}/slo."""
-    routes = APIRouter(prefix="/v1/pools/{namespace}/{name}", tags=["slo"])
+    routes = Routes(prefix="/v1/pools/{namespace}/{name}", tags=["slo"])
     viewer = guard.needs(AccessRole.VIEWER)
 
     async def slo_versions(namespace: str, name: str) -> Fetch:

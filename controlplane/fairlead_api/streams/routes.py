@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 
 from fairlead_api.access.guards import Guard, understood
 from fairlead_api.decisions.routes import decisions_of
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import BoundedStream, while_known
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.notices import CredentialsRevoked, Notice, PoolDeleted, TableChanged
 from fairlead_api.moves.routes import stores_of
@@ -21,9 +22,9 @@ from fairlead_client import internal_paths
 from fairlead_client.resources.access import AccessRole
 
 
-def live_routes(guard: Guard, live: Live) -> APIRouter:
+def live_routes(guard: Guard, live: Live) -> Routes:
     """GET /v1/live."""
-    routes = APIRouter(prefix="/v1", tags=["live"])
+    routes = Routes(prefix="/v1", tags=["live"])
 
     @routes.get("/live", response_class=Response, responses={200: {"content": {"text/event-stream": {}}}})
     async def get_live(
@@ -45,9 +46,9 @@ def live_routes(guard: Guard, live: Live) -> APIRouter:
     return routes
 
 
-def stream_routes(guard: Guard, stream: TableStream) -> APIRouter:
+def stream_routes(guard: Guard, stream: TableStream) -> Routes:
     """The routers' stream at `fairlead_client.internal_paths`."""
-    routes = APIRouter(tags=["internal"], dependencies=[Depends(understood)])
+    routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
     @routes.get(internal_paths.STREAM, response_class=Response, responses={200: {"content": {"application/x-ndjson": {}}}})

@@ -5,12 +5,13 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Response
 
 from fairlead.reports.batches import ROW_KINDS
 from fairlead_api.access.guards import Guard
 from fairlead_api.advice.sizing import Sizing
 from fairlead_api.features import Feature, Infra
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.pulse import Pulse
@@ -22,11 +23,9 @@ from fairlead_api.upkeep.upkeep import Keep, Upkeep
 from fairlead_client.resources.access import AccessRole
 
 
-def health_routes(
-    guard: Guard, document: Callable[[], dict[str, Any]], pulse: Pulse, metrics: Callable[[], tuple[bytes, str]]
-) -> APIRouter:
+def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: Pulse, metrics: Callable[[], tuple[bytes, str]]) -> Routes:
     """`document` is the OpenAPI document; `metrics` gives the exposition and its content type."""
-    routes = APIRouter()
+    routes = Routes()
 
     @routes.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, str]:

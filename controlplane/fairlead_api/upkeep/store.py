@@ -28,8 +28,8 @@ BATCH = 5000
 class Sweep:
     """Rows `r` of `table` to delete: `where` compares with `:before`.
 
-    `by_pool` looks for the oldest of each pool, for tables whose only index begins with the pool and goes on with the
-    time: Postgres before 18 reads them whole otherwise.
+    `by_pool` looks for the oldest of each pool, for tables whose only index begins with the pool and continues with the
+    time: without it, Postgres before 18 reads such tables whole.
     """
 
     table: str

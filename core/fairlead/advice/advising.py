@@ -55,9 +55,10 @@ def advise(pools: Iterable[PoolSituation]) -> tuple[Finding, ...]:
 
 
 def rank(finding: Finding) -> tuple[int, int, float, str, str, str]:
-    """A sort key. Levels first: a pool within its objectives may miss more requests than a small one that breaks them.
+    """A sort key: the level first, then the unit of the harm, then its size, largest first.
 
-    Within a level requests come before what is counted otherwise, and within a unit the larger harm comes first.
+    The level comes first because a large pool that meets its objectives may miss more requests than a small pool that
+    breaks them.
     """
     return (
         _LEVELS[finding.level],

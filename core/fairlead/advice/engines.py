@@ -1,5 +1,5 @@
-"""InstancesLost, InstanceFailing, EngineStalled and EngineSlow: engines that cannot be reached, are lost again and
-again, fail requests, or make no progress.
+"""InstancesLost, InstanceFailing, EngineStalled, EngineSlow and HandsNothingOver: engines that cannot be reached, are
+lost again and again, fail requests, make no progress, or compute prompts for nobody.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from fairlead.advice.findings import (
     refused,
 )
 from fairlead.advice.situations import ENOUGH_MINUTES, PoolSituation, SeenInstance
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.rejections import RejectionReason
 
@@ -28,7 +28,12 @@ AGAIN = 2
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for all that are lost now, and one for each other that was lost again and again or fails requests."""
+    """One finding for all engines that are lost now, one for all that hand nothing over, and one for each other engine
+    that was lost repeatedly or fails requests.
+    """
+    silent = [one for one in pool.instances if EngineTrouble.HANDS_NOTHING_OVER in one.troubles]
+    if silent:
+        yield _hands_nothing_over(pool, silent)
     lost = [one for one in pool.instances if one.state is InstanceState.LOST]
     if lost:
         yield _lost(pool, lost)
@@ -109,6 +114,21 @@ def _slow(pool: PoolSituation, one: SeenInstance) -> Finding:
         harm=Harm(amount=1.0, unit=HarmUnit.INSTANCES),
         sentence=f"The engine of {one.id} of {pool.pool} has requests and makes no progress now, for longer than its steps took lately.",
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=pool.window_seconds, instance=one.id),
+    )
+
+
+def _hands_nothing_over(pool: PoolSituation, silent: list[SeenInstance]) -> Finding:
+    prefills = sum(one.role is Role.PREFILL for one in pool.instances)
+    one_of = f"{len(silent)} of {wording.count(prefills, 'prefill instance')} of {pool.pool} {'names' if len(silent) == 1 else 'name'} no KV blocks"
+    named = wording.listed([one.id for one in silent])
+    return Finding(
+        pool=pool.pool,
+        cause=Cause.HANDS_NOTHING_OVER,
+        level=Level.BAD if pool.out_of_slo else Level.WARN,
+        harm=Harm(amount=float(len(silent)), unit=HarmUnit.INSTANCES),
+        sentence=f"{one_of} after a prefill and {'is' if len(silent) == 1 else 'are'} left out: {named}; check their --kv-transfer-config.",
+        evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=pool.window_seconds, instance=silent[0].id),
+        explains=frozenset({condition("Degraded", EngineTrouble.HANDS_NOTHING_OVER)}),
     )
 
 

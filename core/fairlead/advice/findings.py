@@ -32,7 +32,7 @@ class HarmUnit(StrEnum):
     SILENT_SECONDS = "seconds"
     """Seconds without news."""
     ERROR = "share"
-    """Mean error of predictions, as a share of what was predicted."""
+    """Mean error of predictions, as a share of the predicted value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,7 @@ class Cause(StrEnum):
     INSTANCE_FAILING = "InstanceFailing"
     ENGINE_STALLED = "EngineStalled"
     ENGINE_SLOW = "EngineSlow"
+    HANDS_NOTHING_OVER = "HandsNothingOver"
     PREDICTIONS_OFF = "PredictionsOff"
     FIGURE_OFF = "FigureOff"
     BUDGET_BURNS = "BudgetBurns"
@@ -108,9 +109,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`subject` tells apart findings of one cause in one pool: an instance, a role, a reason; empty if there is one.
+    """One problem, its cause and its remedy.
 
-    `symptom` names what was seen if another finding may explain it; `explains` the symptoms whose cause this one is.
+    `subject` distinguishes findings with the same cause in one pool: an instance, a role or a reason; empty if there is
+    only one. `symptom` names what was seen, if another finding may explain it; `explains` lists the symptoms that this
+    cause explains.
     """
 
     pool: str

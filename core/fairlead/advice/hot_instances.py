@@ -42,7 +42,7 @@ def _share(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
 
 
 def _fair(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """What it would be by the weights."""
+    """The instance's fair share by the weights."""
     return one.weight / (sum(each.weight for each in serving) or 1.0)
 
 

@@ -50,7 +50,7 @@ def _finding(
 
 
 def _where(pool: PoolSituation, late: int, late_of: Callable[[Served], int]) -> str:
-    """On which instance most of them were, and whether it is one or all."""
+    """The instance with most of the late requests, and whether one instance or all are late."""
     worst: SeenInstance | None = max(pool.instances, key=lambda one: (late_of(one.served), one.id), default=None)
     if worst is None or not late_of(worst.served):
         return "the instances that served them are gone"

@@ -9,7 +9,7 @@ from fairlead.reports.engines import Quantity
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Findings about wrong predictions of prefill speed and of a policy's model, where they decide something."""
+    """Findings about wrong predictions, of prefill speed or by a policy's model, if decisions depend on them."""
     yield from _speeds(pool)
     yield from _model(pool)
 
@@ -27,7 +27,7 @@ def _speeds(pool: PoolSituation) -> Iterator[Finding]:
         harm=Harm(amount=error, unit=HarmUnit.ERROR),
         sentence=(
             f"{pool.pool}'s routers predict prefill times with a mean error of {wording.share(error)}: early rejection at "
-            f"{wording.seconds(pool.slo.ttft_seconds)} is off by {off}, so it refuses requests that would be in time, or takes late ones."
+            f"{wording.seconds(pool.slo.ttft_seconds)} may be off by {off}, and refuse requests that would be in time or take late ones."
         ),
         evidence=Evidence(kind=EvidenceKind.POOL, seconds=pool.window_seconds),
         symptom=wrong_figure(Quantity.PREFILL),

@@ -1,4 +1,4 @@
-"""Refused: requests turned away, one finding for each reason, with what would end it."""
+"""Refused: refused requests, one finding for each reason, with a change that would end them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _why(pool: PoolSituation, word: str) -> _Why:
-    """What the reason alone says, or what it says with the observations of this pool."""
+    """The reason's own sentence, or one that also uses this pool's observations."""
     try:
         reason = RejectionReason(word)
     except ValueError:

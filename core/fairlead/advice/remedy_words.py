@@ -1,4 +1,6 @@
-"""What simulations and recorded requests say would help, in words: of findings, and of causes of refusals."""
+"""Remedies in words, for findings and for causes of refusals: what simulations and recorded requests show
+would help.
+"""
 
 from fairlead.advice import wording
 from fairlead.instances import Role
@@ -68,7 +70,7 @@ def beyond_remedies(found: Simulated) -> str:
 
 
 def rest_words(found: Simulated) -> str:
-    """What more instances do for the other requests."""
+    """What more instances would do for the other requests."""
     chosen = enough_instances(found)
     if found.unlike is not None:
         return f"whether more replicas help the others is not known: {found.unlike}"

@@ -103,7 +103,7 @@ def _why(pool: PoolSituation, role: SeenRole) -> str:
 
 
 def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Confirmed) -> tuple[Remedy | None, str]:
-    """The plan that the simulation confirms, and what it brings in words."""
+    """The plan that the simulation confirms, and its effect in words."""
     replicas, words = round(chosen.value), number_words(found, chosen)
     if found.reach.exceeds(1 - found.goal):
         words += f"; {wording.share(found.reach.share)} are beyond any number"
@@ -111,8 +111,8 @@ def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Co
 
 
 def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]:
-    """What can be said where no simulation confirms a number: an estimate that is called one and does not change for
-    minutes, or none.
+    """The words if no simulation confirms a number: an estimate that is called one and stays the same for minutes, or
+    none.
     """
     sizing = pool.sizing
     if sizing is None or sizing.role is not role.role or (sizing.is_underway and sizing.found is None):

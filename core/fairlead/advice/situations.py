@@ -61,8 +61,8 @@ spans, so that caches are warm and one burst is not all there is.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMinutes:
-    """Minutes of the window in which an instance had requests to judge; those of them in which more first tokens were
-    late than may be, and those in which more tries failed than may fail.
+    """Minutes of the window in which an instance had requests to judge. `late` and `failing` count those in which more
+    first tokens were late, or more tries failed, than allowed.
     """
 
     had: int = 0
@@ -76,7 +76,7 @@ class SeenMinutes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None where
+    """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None if
     it was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted.
     `troubles` is what routers find of its engine, each with the seconds for which they have found it; `stalled_ranks`
     are the data-parallel ranks that are stalled, while others go on. `minutes` says for how long `served` was so.
@@ -193,11 +193,11 @@ class SeenFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSizing:
-    """The newest simulation of remedies for the pool: requested `age_seconds` ago about a `role`, not finished while
-    `is_underway`.
+    """The newest simulation of remedies for the pool: requested `age_seconds` ago, about `role`.
 
-    `reason` says why there is none; `estimate` is the number of instances computed from rates and means at that time.
-    `found` is the result of the newest finished one, `found_seconds` ago, for the present targets.
+    `is_underway` says whether it still runs; `reason` says why the pool has no simulation. `estimate` is the number of
+    instances computed from rates and means when it was requested. `found` is the result of the last finished
+    simulation, `found_seconds` ago, for the current targets.
     """
 
     role: Role
@@ -244,12 +244,14 @@ class PoolSituation:
     predictions: SeenPredictions = SeenPredictions()
     figures: tuple[SeenFigure, ...] = ()
     apart: Mapping[str, int] = field(default_factory=dict)
-    """Why routers decide for themselves beside others (`fairlead.reports.shares.Apart`), and how many do for that."""
+    """Why routers decide alone although there are others (`fairlead.reports.shares.Apart`), and how many do for each
+    reason.
+    """
     live_routers: int = 1
     unheard_seconds: float | None = 0.0
     unseen_seconds: float = 0.0
     figures_behind_seconds: float = 0.0
-    """Seconds by which the roll-ups lag, if that is too long to judge by them: served and refused requests are then
+    """Seconds by which the roll-ups lag, if that is too long to judge by them; then served and refused requests are
     left out.
     """
 

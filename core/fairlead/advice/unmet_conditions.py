@@ -19,20 +19,20 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
     """One finding for each unmet condition."""
     ready = next((one for one in pool.conditions if one.type == "Ready"), None)
     if ready is not None and ready.status == "False":
-        yield _not_ready(pool, ready)
+        yield from _not_ready(pool, ready)
     for one in pool.conditions:
         young = one.type == "RingSynced" and (one.age_seconds or 0.0) < SETTLED_SECONDS
         if _WARNINGS.get(one.type) == one.status and not young:
             yield _finding(pool, one, Level.WARN, 0.0, f"{pool.pool} is {one.type if one.status == 'True' else f'not {one.type}'}")
 
 
-def _not_ready(pool: PoolSituation, ready: SeenCondition) -> Finding:
-    serving = sum(one.accepting for one in pool.instances)
-    wanted = sum(role.wanted for role in pool.roles)
-    missing = float(max(0, wanted - serving))
-    if ready.reason == INSTANCES_STARTING:
-        return _finding(pool, ready, Level.WARN, missing, f"{pool.pool} is starting instances")
-    return _finding(pool, ready, Level.BAD, missing, f"{pool.pool} is not ready")
+def _not_ready(pool: PoolSituation, ready: SeenCondition) -> Iterator[Finding]:
+    """Nothing when instances were starting and all wanted ones serve by now: the condition follows in a moment."""
+    missing = float(sum(max(0, role.wanted - len(pool.accepting(role.role))) for role in pool.roles))
+    if ready.reason != INSTANCES_STARTING:
+        yield _finding(pool, ready, Level.BAD, missing, f"{pool.pool} is not ready")
+    elif missing:
+        yield _finding(pool, ready, Level.WARN, missing, f"{pool.pool} is starting instances")
 
 
 def _finding(pool: PoolSituation, seen: SeenCondition, level: Level, missing: float, words: str) -> Finding:

@@ -55,9 +55,17 @@ def slo_met(facts: PoolFacts) -> Condition:
     if judged is None:
         return Condition(type=kind, status="Unknown", reason="NoTraffic", message="No request finished in the last 5 minutes")
     attained, met_words, each = judged
-    words = f"{attained * 100:.0f}% of the requests {met_words}, wanted {facts.slo_percentile:g}%{each}"
+    words = f"{_beside(attained * 100, facts.slo_percentile)}% of the requests {met_words}, wanted {facts.slo_percentile:g}%{each}"
     met = attained * 100 >= facts.slo_percentile
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=words)
+
+
+def _beside(percent: float, goal: float = 100.0) -> str:
+    """The percentage with as few digits, up to three, as show on which side of the goal and of 100 it is: 90, but
+    89.6, and 99.7.
+    """
+    words = [f"{percent:.{digits}f}" for digits in range(4)]
+    return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
 
 
 def _length(seconds: float) -> str:
@@ -66,16 +74,17 @@ def _length(seconds: float) -> str:
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
-    """The share of requests by which the SLO is judged, which requests and targets that is, and the share of each
-    target. None without any.
+    """The share of requests that met the SLO, which requests and targets it covers, and the share of each target; None
+    without requests.
 
-    TTFT alone is judged while nothing has finished, and with routers older than the operator; the words say so. First
-    tokens are also those of requests that still run, so the shares need not add up, and the words say that too.
+    While no request has finished, and with routers older than the operator, only TTFT is judged; the words say so.
+    First tokens also include those of requests that still run, so the shares need not add up, and the words say that
+    too.
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")
     parts = ((seen.ttft_attainment, "first tokens met TTFT"), (seen.tpot_attainment, "answers met TPOT"))
-    each = ", ".join(f"{share * 100:.0f}% of all {words}" for share, words in parts if share is not None)
+    each = ", ".join(f"{_beside(share * 100)}% of all {words}" for share, words in parts if share is not None)
     return seen.slo_attainment, "that ended in the last 5 minutes met the targets of TTFT and TPOT", each and f"; {each}"
 
 

@@ -75,7 +75,7 @@ class ScaleProblem:
 
 
 class GatewayProblemReason(StrEnum):
-    """Why a pool that asks for gateways is shown to none: the reason of GatewayReady=False."""
+    """Why no gateway is shown a pool that asks for gateways: the reason of GatewayReady=False."""
 
     NO_PICKER = "NoPicker"
     DEFINITION_MISSING = "DefinitionMissing"
@@ -101,7 +101,7 @@ class GatewayJudgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayParent:
-    """A gateway that routes to the pool, such as `Gateway infra/public`, and what it says of it."""
+    """A gateway that routes to the pool, such as `Gateway infra/public`, and the status it reports for the pool."""
 
     name: str
     judgements: tuple[GatewayJudgement, ...]
@@ -109,7 +109,7 @@ class GatewayParent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFacts:
-    """What is known of a pool that asks for gateways: what keeps it from them, or those that route to it."""
+    """The state of a pool that asks for gateways: the gateways that route to it, or the reason why none can."""
 
     problem: GatewayProblem | None = None
     parents: tuple[GatewayParent, ...] = ()
@@ -173,12 +173,12 @@ class PoolFacts:
     """Why a rollout does not go on, and that in words."""
     scaling: ScalingFacts | None = None
     selecting_nothing: tuple[str, ...] = ()
-    """Selectors of roles by which no pod is found."""
+    """Selectors of roles that match no pod."""
     scale_problems: tuple[ScaleProblem, ...] = ()
     gateway: GatewayFacts | None = None
-    """None where the spec asks for no gateway."""
+    """None if the spec does not ask for gateways."""
     migrations_paused: bool | None = False
-    """Whether the spec holds every session where it is; None = no valid spec was seen yet."""
+    """Whether the spec keeps every session where it is; None = no valid spec was seen yet."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, with why."""
 

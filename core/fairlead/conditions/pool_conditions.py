@@ -118,7 +118,7 @@ def gateway_ready(facts: GatewayFacts) -> Condition:
 
 
 def _judgement(parent: GatewayParent, kind: str) -> GatewayJudgement | None:
-    """What a gateway says; None while it says nothing, or that it does not know."""
+    """The gateway's judgement; None while it gives none, or reports Unknown."""
     return next((one for one in parent.judgements if one.type == kind and one.status in {"True", "False"}), None)
 
 

@@ -1,5 +1,5 @@
-"""Ready, InstancesReady, Progressing and Degraded: do the desired instances serve, is something in progress, and is
-anything wrong, with which instance, and why?
+"""The conditions Ready, InstancesReady, Progressing and Degraded: do the desired instances serve, is a change in
+progress, and which instance has which fault?
 """
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
@@ -89,7 +89,7 @@ def degraded(facts: PoolFacts) -> Condition:
 
 
 def _troubles(facts: PoolFacts) -> str:
-    """Who cannot run, and why: for each reason the instances, and the message about the first of them."""
+    """The instances that cannot run and why: for each reason the instances, and the message about the first of them."""
     lines = []
     for reason in sorted({trouble.reason for trouble in facts.troubles}):
         of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)
@@ -99,7 +99,7 @@ def _troubles(facts: PoolFacts) -> str:
 
 
 def _of_engines(found: tuple[InstanceTrouble, ...]) -> str:
-    """As `_troubles`, for what routers found of engines."""
+    """Like `_troubles`, for the troubles that routers found on engines."""
     lines = []
     for reason in sorted({one.trouble for one in found}):
         of_reason = sorted((one for one in found if one.trouble == reason), key=lambda one: one.instance)

@@ -43,7 +43,7 @@ def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_
 
 
 def scaling_words(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
-    """How far the role is from the number wanted; None when exactly these instances exist and none starts."""
+    """How far the role is from the wanted number; None if exactly that many instances exist and none is starting."""
     live = sum(1 for instance in instances if instance.draining_since is None and not instance.terminating)
     starting = count(instances, *_STARTING)
     return f"{live} of {role.replicas} {_noun(role)} exist, {starting} start" if starting or live != role.replicas else None

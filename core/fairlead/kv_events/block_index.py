@@ -74,12 +74,14 @@ class BlockIndex:
         self.counts = IndexCounts()
 
     def __len__(self) -> int:
-        """Distinct blocks that some source holds or is expected to, and those cleared that wait to be swept."""
+        """The number of distinct blocks that some source holds or is expected to hold, including cleared ones not swept
+        yet.
+        """
         return len(self._masks)
 
     @property
     def sources(self) -> Iterable[Source]:
-        """Every source that was heard of."""
+        """Every source that has sent an event."""
         return self._caches.keys()
 
     def block_size(self, source: Source) -> int | None:
@@ -93,9 +95,9 @@ class BlockIndex:
         return {} if cache is None else {tier: len(held.keys) for tier, held in cache.holdings.items() if tier != EXPECTED}
 
     def apply(self, source: Source, events: Iterable[KvEvent]) -> bool:
-        """Take a batch of events in their order; whether one of them cleared the source.
+        """Apply a batch of events in order; returns whether one of them cleared the source.
 
-        What cannot be used is counted in `counts`.
+        Events that cannot be used are counted in `counts`.
         """
         if self._cleared:
             self.sweep(SWEPT_AT_ONCE)
@@ -132,7 +134,7 @@ class BlockIndex:
         return self._holders.depths(keys, self._alone, self._together)
 
     def slots(self) -> Mapping[Source, int]:
-        """Source → its slot, of those that hold or held something. Valid while `slots_version` is the same."""
+        """Source → its slot, for sources that hold or held something. Valid while `slots_version` is the same."""
         if self._slots_of_version != self.slots_version:
             masks = {source: cache.mask for source, cache in self._caches.items() if cache.mask}
             self._slots = {source: (mask & -mask).bit_length() - 1 for source, mask in masks.items()}
@@ -142,13 +144,14 @@ class BlockIndex:
         return self._slots
 
     def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: str = _GPU) -> None:
-        """The source holds this block, known from elsewhere than its events."""
+        """Record that the source holds this block, although none of its events said so."""
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
     def expect(self, source: Source, keys: Sequence[int], request: str) -> None:
-        """The source will hold these blocks before its events say so: the request, whose id is new, was sent there.
+        """Expect the source to hold these blocks before its events say so, because a request with a new id was sent
+        there.
 
-        An event that stores a block takes its place: from then on the block is held as long as events say.
+        When an event stores such a block, it is no longer expected but held for as long as events say.
         """
         cache = self._cache(source)
         holding = self._holding(cache, EXPECTED)
@@ -173,7 +176,7 @@ class BlockIndex:
                     self._confirm(cache, key)
 
     def clear(self, source: Source) -> None:
-        """The source holds nothing now, and may begin again with another block size. What is expected of it stays."""
+        """Record that the source holds nothing now. Its block size may change; its expected blocks are kept."""
         cache = self._caches.get(source)
         if cache is not None:
             cache.block_size = None
@@ -263,7 +266,7 @@ class BlockIndex:
             self._shrink(holding)
 
     def _confirm(self, cache: Cache, key: int) -> None:
-        """The block is not expected any more: it has come, or will not."""
+        """The block is no longer expected: it was stored, or will not be."""
         del cache.expecting[key]
         self._take(cache.holdings[EXPECTED], key)
 

@@ -1,7 +1,7 @@
-"""What engines say of their prefix caches, as routing asks it: how many tokens of a prompt an instance holds.
+"""How many tokens of a prompt an instance holds, by its engine's events or else by the router's own requests.
 
-Events feed the index; whoever follows them says whose word counts. An instance without events, and a prompt whose
-tokens are not known, are left to what the router remembers of its own requests (`prefixes`).
+Events feed the index; the code that follows them says which instances' events count. For an instance without events,
+and for a prompt whose tokens are not known, the router uses what it remembers of its own requests (`prefixes`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ class KnownPrompt(Protocol):
 
     @property
     def engine_blocks(self) -> Sequence[int]:
-        """Keys of its leading blocks; empty where its tokens are unknown."""
+        """Keys of its leading blocks; empty if its tokens are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """Where the sources of some instances stand in vectors."""
+    """The positions of the sources of some instances in vectors."""
 
     instances: Sequence[str]
     version: tuple[int, int]
@@ -59,12 +59,12 @@ class EngineCaches:
 
     @property
     def heard(self) -> Mapping[str, Source]:
-        """The instances whose events count, and the source of these."""
+        """The instances whose events are used, each with its event source."""
         return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
-        """Whether blocks of this size can be compared with the pool's; the first reported size becomes the pool's. A
-        size that no source has any more is replaced, as after a rollout to engines with another one.
+        """Whether blocks of this size can be compared with the pool's; the first reported size becomes the pool's. Once
+        no source has that size any more, another one replaces it, as after a rollout.
         """
         if block_tokens == self.block_tokens:
             return True
@@ -74,7 +74,7 @@ class EngineCaches:
         return True
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
-        """The instance's events count from now on. Not `complete`: it may hold blocks of which nothing was heard."""
+        """Use the instance's events from now on. Unless `complete`, it may hold blocks whose events were missed."""
         if self._heard.get(instance) == source and complete != (instance in self._incomplete):
             return
         self._heard_version += 1
@@ -91,7 +91,7 @@ class EngineCaches:
         self._incomplete.discard(instance)
 
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
-        """Whether some of what `hit_tokens` says is only expected."""
+        """Whether `hit_tokens` includes blocks that are only expected."""
         source, keys = self._heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
@@ -150,13 +150,14 @@ class EngineCaches:
         )
 
     def _judged(self, prompt: KnownPrompt, instance: str, blocks: int, remembered_tokens: int) -> int:
-        """Events are believed. Own history may say more where they cannot know better: about tokens behind those that
-        are known of the prompt, and about blocks that were stored before anybody listened.
+        """How much of the prompt each instance holds. Events count first. The router's own history may add what events
+        cannot show: tokens beyond the known ones of the prompt, and blocks that were stored before the router
+        subscribed.
         """
         told = min(blocks * self.block_tokens, prompt.prompt_tokens - 1)
         beyond = blocks == len(prompt.engine_blocks) and self._goes_on(prompt)
         return max(told, remembered_tokens) if beyond or instance in self._incomplete else told
 
     def _goes_on(self, prompt: KnownPrompt) -> bool:
-        """Whether the prompt has blocks behind those that are known."""
+        """Whether the prompt has more blocks than those that are known."""
         return (len(prompt.engine_blocks) + 1) * self.block_tokens < prompt.prompt_tokens

@@ -64,7 +64,7 @@ ALGORITHMS: dict[str, Callable[[object], bytes]] = {
 
 
 class HashForm(Enum):
-    """How events carry a hash: all of it, or its last 64 bits as a number."""
+    """Whether events carry the whole hash, or its last 64 bits as a number."""
 
     DIGEST = "digest"
     UNSIGNED = "unsigned"
@@ -107,9 +107,10 @@ class EngineHashing:
 def recognise(
     sequences: Sequence[Sequence[int]], block_size: int, seen: Collection[BlockHash], seeds: Sequence[str]
 ) -> EngineHashing | None:
-    """How the engine hashes whose events carry hashes `seen` for some of these token sequences; None if no algorithm
+    """Find the engine's hash algorithm: one that gives some of the hashes `seen` for these token sequences; None if no
+    algorithm fits.
 
-    fits. 64 bits do not agree by chance, so one matching hash is proof.
+    64 bits do not agree by chance, so one matching hash is proof.
     """
     if any(isinstance(block_hash, bytes) for block_hash in seen):
         form = HashForm.DIGEST

@@ -54,7 +54,7 @@ class BlockStored(Protocol):
 
     @property
     def extra_keys(self) -> Sequence[Sequence[object] | None] | None:
-        """Per block what its hash depends on besides tokens: adapter, salt, images. None: no block has any."""
+        """Per block, what its hash depends on besides tokens: adapter, salt, images. None: no block depends on more."""
 
     @property
     def cache_salt(self) -> str | None:

@@ -41,7 +41,7 @@ class Feed:
 
 
 class _Kind(IntEnum):
-    """In the order in which things happen that happen at one time."""
+    """Kinds of moments, in the order in which simultaneous ones happen."""
 
     BATCH = 0
     DONE = 1
@@ -97,7 +97,7 @@ class Playing:
         self._expectations = 0
 
     def cached_tokens(self, requests: Sequence[RecordedRequest]) -> Iterator[tuple[RecordedRequest, int]]:
-        """Each request, as sent, with the prompt tokens that its instance should find in its cache."""
+        """Each request when it was sent, with the number of prompt tokens that its instance should have cached."""
         for source, segments in self._unseen.items():
             if segments:
                 self._hold(source, segments[0])

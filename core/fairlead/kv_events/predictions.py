@@ -16,7 +16,7 @@ from fairlead.kv_events.unseen_blocks import TokenSequence, UnseenBlocks, token_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """One request: both counts in prompt tokens."""
+    """One request: predicted and counted prompt tokens."""
 
     name: int | str
     prompt_tokens: int
@@ -33,7 +33,7 @@ class Agreement:
     hashing: EngineHashing | None
     """How the engine hashes, where that could be found out."""
     unseen_blocks: int
-    """Held at the recording's beginning, or after batches that are missing from it; concluded from later events."""
+    """Blocks held at the recording's beginning, or stored in batches that are missing from it, as later events show."""
     sequences: SequenceCounts
     index: IndexCounts
 
@@ -57,7 +57,7 @@ class Agreement:
 
     @property
     def error(self) -> float:
-        """Difference of the two sums as a share of what was reported; where nothing was, of what was predicted."""
+        """The difference of the two sums as a share of the reported sum; if that is 0, of the predicted one."""
         difference = abs(self.predicted_cached_tokens - self.reported_cached_tokens)
         return difference / (self.reported_cached_tokens or self.predicted_cached_tokens or 1)
 

@@ -26,7 +26,7 @@ class SourceState(StrEnum):
     REPLAYING = "replaying"
     """Missing batches were requested; batches that arrive meanwhile wait."""
     INCOMPLETE = "incomplete"
-    """Batches were lost for good: the source may hold blocks of which the index knows nothing."""
+    """Batches were lost permanently: the source may hold blocks that the index does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,8 @@ class SequenceTracker(Generic[Batch]):
         return SourceState.CURRENT if self.counts.applied else SourceState.WAITING
 
     def follows(self, number: int, stamp: float) -> bool:
-        """The fast path of `live`, for the usual case: whether a published batch is the next one and none waits.
-        Then it counts as applied.
+        """The fast path of `live`, for the usual case: returns whether a published batch is the next one and none
+        waits. If so, the batch counts as applied.
         """
         if number != self._next or self._replaying or self._waiting:
             return False
@@ -171,7 +171,7 @@ class SequenceTracker(Generic[Batch]):
 
     @property
     def waiting(self) -> int:
-        """Batches that wait for those before them."""
+        """Batches that wait for earlier ones."""
         return len(self._waiting)
 
     def cleared(self) -> None:
@@ -179,7 +179,7 @@ class SequenceTracker(Generic[Batch]):
         self._incomplete = False
 
     def _note_restart(self, number: int, stamp: float) -> None:
-        """A number that was taken, with a later stamp, shows that the engine has restarted."""
+        """A number that was already taken comes with a later stamp: the engine has restarted."""
         if self._taken is not None and number < self._taken[0] and stamp > self._taken[1]:
             self._taken = None
             self.counts.restarts += 1
@@ -206,7 +206,7 @@ class SequenceTracker(Generic[Batch]):
         return Step(replay_from=max(0, self._next - 1))
 
     def _give_up(self) -> Step[Batch]:
-        """Go on with what is behind the last hole; anything between holes is as uncertain as what was before them."""
+        """Continue after the last hole; what lies between holes is as uncertain as what lies before them."""
         assert self._next is not None
         batches: tuple[Batch, ...] = ()
         applied_below, self._taken = 0 if self._taken is None else self._taken[0], None

@@ -1,4 +1,4 @@
-"""The sources of events, the blocks that are known of each, and for each block a mask of the holdings that have it."""
+"""The sources of KV events, the blocks that each holds, and for each block a bit mask of its holders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ EXPECTED = "expected"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One prefix cache: an instance, and its data-parallel rank, since each rank caches for itself."""
+    """One prefix cache: an instance and its data-parallel rank, because each rank has its own cache."""
 
     instance: str
     rank: int = 0

@@ -25,7 +25,7 @@ _LATE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenBlock:
-    """A block that was held, its key, and its hash where it is known."""
+    """A block that was held, with its key, and its hash if known."""
 
     key: int
     block_hash: BlockHash | None
@@ -52,7 +52,7 @@ def token_sequences(requests: Iterable[RecordedRequest], block_size: int) -> lis
 
 @dataclass(slots=True, kw_only=True)
 class _Segment:
-    """A stretch of one source's batches without a hole; nothing is known of the cache at its beginning."""
+    """A gapless stretch of one source's batches; the content of the cache at its beginning is unknown."""
 
     copies: dict[int, int] = field(default_factory=dict)
     mentioned: set[int] = field(default_factory=set)
@@ -60,10 +60,10 @@ class _Segment:
 
 
 class UnseenBlocks:
-    """Finds them, for one source.
+    """Finds the unseen blocks of one source.
 
-    Give it the source's batches in order twice: all of them to `learn`, since a hash means the same block throughout
-    and may only be explained late; then each to `read`, with a `begin` before every segment.
+    Give it the source's batches in order twice. First give all to `learn`, because a hash means the same block
+    throughout but may be explained late. Then give each to `read`, with a `begin` before every segment.
     """
 
     def __init__(self, sequences: Sequence[TokenSequence], block_size: int, hashing: EngineHashing | None) -> None:
@@ -81,7 +81,7 @@ class UnseenBlocks:
 
     @property
     def segments(self) -> list[list[UnseenBlock]]:
-        """Per segment, what was held at its beginning."""
+        """For each segment, the blocks held at its beginning."""
         return [segment.unseen for segment in self._segments]
 
     def learn(self, batch: RecordedBatch) -> None:

@@ -1,7 +1,8 @@
-"""Which samples to remember: a small set that stands for many, chosen by the gradients they would give (a coreset).
+"""Chooses the samples to remember: a small set that represents many, by the gradients they would give (a coreset).
 
-A sample's gradient feature is the last hidden layer's answer to it times its residual: how much it would pull, and in
-which direction. Greedy k-centre: start at the largest, then always take what is most unlike all that was taken.
+A sample's gradient feature is the last hidden layer's output for it times its residual: how much it would pull, and in
+which direction. Greedy k-centre: start at the largest, then always take the sample that differs most from all those
+taken.
 """
 
 from enum import StrEnum
@@ -40,7 +41,7 @@ def gradient_features(model: Model, samples: Samples) -> tuple[Floats, Floats]:
 
 
 def coreset(directions: Floats, sizes: Floats, count: int, selection: Selection) -> Indexes:
-    """Rows of `count` samples, ascending; all of them when there are no more."""
+    """The rows of `count` samples, ascending; all rows if there are no more."""
     total = len(sizes)
     if total <= count:
         return np.arange(total)

@@ -70,7 +70,7 @@ class Learner:
 
     @property
     def remembered(self) -> Samples:
-        """What the next round would train on, the replay first."""
+        """The samples that the next round would train on, the replay first."""
         return self._fitted.everything()
 
     def steps(self, samples: int) -> int:
@@ -147,5 +147,5 @@ class TwoPools:
         self.replay = candidates
 
     def everything(self) -> Samples:
-        """What a round trains on."""
+        """The samples that a round trains on."""
         return self.replay.followed_by(self.recent)

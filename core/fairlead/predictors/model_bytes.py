@@ -1,5 +1,5 @@
 """A model as bytes, to be sent between processes and stored: a checksum, a header in JSON, then the numbers as
-little-endian float32. Nothing in it is executed by reading it.
+little-endian float32. Reading a model executes nothing.
 """
 
 import json

@@ -42,7 +42,7 @@ class Network:
         return all(bool(np.isfinite(part).all()) for part in (*self.weights, *self.biases))
 
     def last_hidden(self, inputs: Floats) -> Floats:
-        """What the last hidden layer makes of each row: [n, width]."""
+        """The output of the last hidden layer for each row: [n, width]."""
         hidden = inputs
         for weights, biases in zip(self.weights[:-1], self.biases[:-1], strict=True):
             hidden = hidden @ weights

@@ -6,8 +6,8 @@ from fairlead.errors import FairleadError
 
 
 class ModelFault(StrEnum):
-    """Why a model is refused. `corrupt` its bytes are damaged · `features` it was trained on others · `not-finite` a
-    weight is not a number.
+    """Why a model is refused. `corrupt`: its bytes are damaged · `features`: it was trained on other features ·
+    `not-finite`: a weight is not a number.
     """
 
     CORRUPT = "corrupt"

@@ -45,7 +45,7 @@ class LearningReport:
     error_seconds: float | None = None
     """Mean absolute difference between the TTFT predicted for a request and the one it had."""
     formula_error_seconds: float | None = None
-    """The same error of the router's own formula, the instance's pace included, for the same requests."""
+    """The same error for the router's own formula, which includes the instance's pace, over the same requests."""
     mean_ttft_seconds: float | None = None
     """For the same requests."""
     drift: float | None = None

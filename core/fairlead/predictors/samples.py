@@ -1,4 +1,4 @@
-"""Samples: what an instance and a request looked like when the request was placed, and the TTFT that came of it."""
+"""Samples: what an instance and a request looked like when the request was placed, and the TTFT that resulted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Samples:
         return Samples(features=self.features[rows], ttft_seconds=self.ttft_seconds[rows])
 
     def followed_by(self, others: "Samples") -> "Samples":
-        """These samples, then the others."""
+        """These samples, with the others appended."""
         return Samples(
             features=np.concatenate((self.features, others.features)),
             ttft_seconds=np.concatenate((self.ttft_seconds, others.ttft_seconds)),

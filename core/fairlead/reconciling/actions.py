@@ -14,9 +14,9 @@ class CreationReason(StrEnum):
     ADDED = "Added"
     """The role has fewer instances than desired, and none is leaving."""
     REPLACING = "Replacing"
-    """It replaces an instance that leaves now, or once this one serves."""
+    """It replaces an instance that is leaving now, or that leaves once this one serves."""
     ROLLOUT = "Rollout"
-    """It has the new template and takes over from an outdated one."""
+    """It has the new template and takes over from an instance with an old one."""
 
 
 class DeletionReason(StrEnum):
@@ -45,7 +45,7 @@ class DrainReason(StrEnum):
     OUTDATED = "Outdated"
     ROLE_FLIP = "RoleFlip"
     REQUESTED = "Requested"
-    """A person asked for it; another instance takes its place, but not that of an adopted one, which stays empty."""
+    """A person asked for it. Another instance takes its place, except for an adopted one, whose place stays empty."""
     STALLED = "EngineStalled"
     """Routers see that its engine makes no progress; another instance takes its place."""
     NOT_SELECTED = "NotSelected"
@@ -91,14 +91,17 @@ class Drain:
     """The cost computed for this instance when it was chosen, in disturbed requests."""
     flip_to: Role | None = None
     goes_first: bool = False
-    """Whether it is an adopted pod that its workload is to end before all others, by the least deletion cost."""
+    """Whether it is an adopted pod that its workload should end before all others, marked with the least
+    deletion cost.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipRole:
     """Give a drained instance's pod this role and let it warm up there, in one write.
 
-    The role may be its own: then the place it was drained for has gone, and its own role lacks an instance again.
+    The role may be its own: then the place it was drained for no longer exists, and its own role lacks an instance
+    again.
     """
 
     instance: str
@@ -123,7 +126,9 @@ class DeleteInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseInstance:
-    """Take all that the pool wrote off an adopted pod; it goes on running, and is not an instance any more."""
+    """Remove all labels and annotations that the pool wrote on an adopted pod. It goes on running but is no longer an
+    instance.
+    """
 
     instance: str
     reason: ReleaseReason
@@ -131,7 +136,7 @@ class ReleaseInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleWorkload:
-    """Set the number of pods of the workload that a role's instances come from, if it still is `before`."""
+    """Set the number of pods of the workload that a role's instances come from, provided that it is still `before`."""
 
     role: Role
     before: int

@@ -25,8 +25,8 @@ def release_lost(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def keep_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Bring a role that adopts to the pods that it selects: drain those a person wants drained, end withdrawn drains,
-    and give up what it selects no longer.
+    """Adjust an adopting role to the pods it selects: drain those a person wants drained, end withdrawn drains, and
+    release pods that it no longer selects.
     """
     for instance in plan.free():
         if is_current(instance, desired) and is_withdrawn(instance):
@@ -43,7 +43,7 @@ def is_current(instance: ObservedInstance, desired: DesiredRole) -> bool:
 
 
 def stays(instance: ObservedInstance, desired: DesiredRole) -> bool:
-    """Whether a drained instance stays as it is: its role selects it, so only its workload ends it."""
+    """Whether a drained instance is left alone: its role still selects it, so only its workload ends it."""
     return desired.adopts and is_current(instance, desired)
 
 

@@ -44,12 +44,12 @@ def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _leaves(instance: ObservedInstance) -> bool:
-    """Whether it is emptied for a scale-in, and not because a person wants it empty."""
+    """Whether it is drained for a scale-in, and not because a person wants it empty."""
     return instance.draining_since is not None and not instance.drained_on_request
 
 
 def _drain(plan: RoundPlan, desired: DesiredRole, workload: Workload, staying: Sequence[ObservedInstance], surplus: int) -> None:
-    """Drain the pods that go: the highest ordinals, else those that are not ready, then the coldest."""
+    """Drain the pods to be removed: the highest ordinals, or else those that are not ready, then the coldest."""
     free = [one for one in staying if one.id not in plan.actions]
     costs = plan.victims(desired, free)
     if workload.ordered:
@@ -63,7 +63,7 @@ def _drain(plan: RoundPlan, desired: DesiredRole, workload: Workload, staying: S
 
 
 def _last_to_go(leaving: Sequence[ObservedInstance], workload: Workload) -> list[ObservedInstance]:
-    """The draining pods, first those that the workload would end last."""
+    """The draining pods, starting with those that the workload would end last."""
     if workload.ordered:
         return sorted(leaving, key=lambda one: one.place)
     return sorted(leaving, key=lambda one: (one.health is not PodHealth.READY, -(one.draining_since or 0.0), one.id))
@@ -76,7 +76,7 @@ def _misplaced(pods: Sequence[ObservedInstance], leaving: Sequence[ObservedInsta
 
 
 def _take_back(plan: RoundPlan, leaving: Sequence[ObservedInstance], count: int) -> None:
-    """Put the first `count` back in service; one that is not ready waits until it is."""
+    """Put the first `count` back into service; one that is not ready waits until it is."""
     ready = [one for one in leaving if one.id not in plan.actions and one.health is PodHealth.READY]
     for instance in ready[:count]:
         plan.end_drain(instance)

@@ -1,7 +1,7 @@
 """How long a failed or lost instance is kept before it is replaced.
 
 The pause doubles with each failure in a row. The number of failures is on the pod, so no memory is needed. Each name
-stretches its pause by a share of its own, so that instances that failed together are not replaced together.
+lengthens its pause by a different share, so that instances that failed together are not replaced together.
 """
 
 from xxhash import xxh3_64_intdigest

@@ -24,13 +24,14 @@ class Flips:
     """The flips in progress, and room kept for the next ones."""
 
     destinations: Mapping[str, Role]
-    """The role in which each draining instance continues; it counts there already."""
+    """The role that each draining instance takes next; it already counts in that role."""
     moving: Mapping[Role, int]
-    """Per role, the instances that flips which have not begun will take from it or give to it; their places are
-    reserved. Empty while the control API is silent: no flip can begin then, and the places are filled otherwise."""
+    """Per role, the instances that planned flips will take from it or give to it; their places are reserved. Empty
+    while the control API does not answer, because no flip can begin then and the places are filled in another way.
+    """
 
     def arriving(self, role: Role) -> int:
-        """How many draining instances go on in this role."""
+        """How many draining instances will continue in this role."""
         return sum(1 for destination in self.destinations.values() if destination is role)
 
 
@@ -76,9 +77,10 @@ def _destinations(plan: RoundPlan, desired: DesiredPool) -> dict[str, Role]:
 
 
 def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Role]) -> None:
-    """Give drained instances their role, and those of withdrawn drains their service.
+    """Drained instances change their role; those whose drain was withdrawn serve again.
 
-    At the drain timeout an instance flips with what still runs there: its pod stays, so nothing is cut off.
+    At the drain timeout an instance changes its role while requests still run there: its pod stays, so nothing is cut
+    off.
     """
     for instance in plan.free():
         role = destinations.get(instance.id)
@@ -103,7 +105,7 @@ def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinatio
 
 
 def _lack(plan: RoundPlan, role: DesiredRole, destinations: Mapping[str, Role]) -> int:
-    """How many instances a role lacks; negative = how many it has too many of."""
+    """How many instances a role lacks; a negative number means a surplus."""
     return role.replicas - len(plan.live(role.role)) - sum(1 for destination in destinations.values() if destination is role.role)
 
 

@@ -97,7 +97,7 @@ def _delete_lost(plan: RoundPlan) -> None:
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
-    """Delete what is drained, or drains for too long, unless it goes on in a role or stays empty."""
+    """Delete instances that are drained, or have drained for too long, unless they change their role or stay empty."""
     for instance in plan.free():
         if instance.state is not InstanceState.DRAINING or instance.id in going_on:
             continue
@@ -116,7 +116,9 @@ def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
-    """What is wanted of a role; of one that the pool does not have: nothing, by the terms of the others."""
+    """What is wanted of a role. A role that the pool does not have wants no instances, under the terms of
+    the others.
+    """
     known = desired.role(role)
     if known is not None:
         return known
@@ -153,7 +155,7 @@ def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: i
 
 
 def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, succeeding: int) -> None:
-    """Create `missing` instances beside the `count` that there are, each for its reason."""
+    """Create `missing` instances, in addition to `count` existing ones, each with its reason."""
     hashes = templates(plan, desired, missing)
     if not plan.observed and plan.last_ordinal == 0:
         plan.create(desired.role, hashes, CreationReason.POOL_CREATED)

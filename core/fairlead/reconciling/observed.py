@@ -39,7 +39,7 @@ class ObservedInstance:
     """The pod has been deleted and is in its grace period."""
     draining_since: float | None = None
     flip_to: Role | None = None
-    """The role in which it continues once drained; None = its pod is deleted then."""
+    """The role that it takes once it is drained; None = its pod is deleted then."""
     cordoned: bool = False
     """A person wants it to get no new requests."""
     drain_requested: bool = False
@@ -59,7 +59,7 @@ class ObservedInstance:
     place: int = 0
     """The ordinal of a pod of an ordered workload. The highest is removed first."""
     template: str = ""
-    """What names the template that an adopted pod was made from."""
+    """The identifier of the template that an adopted pod was made from."""
 
     @property
     def loss_reason(self) -> str:
@@ -78,10 +78,11 @@ class RoleChange(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
-    """A rollout that is paused by a person or stopped by a regression: nothing outdated is replaced.
+    """A rollout that a person paused or a regression stopped: no outdated instance is replaced.
 
-    Instances are still created, for those that are lost or scaled out. Paused, each template keeps the number it
-    had, as each ReplicaSet of a paused Deployment does. After a regression the new template is given to nobody.
+    Lost instances are still replaced, and instances for a larger number created. While a rollout is paused, each
+    template keeps its number, as each ReplicaSet of a paused Deployment does. After a regression the new template gets
+    no more instances.
     """
 
     former_hash: str | None = None
@@ -125,7 +126,7 @@ class Workload:
 
     replicas: int
     pods: int = 0
-    """How many it has now, by what it tells itself."""
+    """How many pods the workload has now, by its own status."""
     ordered: bool = False
     """Whether it always ends the pod with the highest ordinal first; otherwise the one with the least deletion cost."""
 
@@ -152,8 +153,9 @@ class DesiredRole:
     replace_stalled_after_seconds: float = 60.0
     """An instance whose engine is stalled for this many seconds is replaced; 0 = never."""
     prefill_speed: Figure = UNDECLARED_SPEED
-    """As declared, in tokens per second, where the control API knows no better. Converts cached tokens into the seconds
-    a session would wait elsewhere; used to choose the instance to remove."""
+    """The declared speed in tokens per second, used unless the control API knows a better one. Converts cached tokens
+    into the seconds that a session would wait elsewhere, to choose the instance to remove.
+    """
 
     @property
     def kept_hash(self) -> str:
@@ -163,7 +165,7 @@ class DesiredRole:
 
     @property
     def least_serving(self) -> int:
-        """How many instances must go on serving: the minimum, and one of prefill and of decode in any case."""
+        """How many instances must go on serving: the minimum, and at least one each of prefill and decode."""
         return self.min_replicas if self.role is Role.BOTH else max(1, self.min_replicas)
 
 

@@ -12,10 +12,10 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
-    """Begin the drains that may begin. Returns how many successors the others wait for.
+    """Begin the drains that may begin. Returns the number of successors that the other drains wait for.
 
-    While the routers' side is not known, no drain begins and no successor is made for one, but those that were made
-    already stay.
+    While the routers' reports are missing, no drain begins and no successor is made for one, but successors that exist
+    stay.
     """
     asked = [one for one in plan.live(desired.role) if one.drain_requested and one.id not in plan.actions]
     for instance in asked:
@@ -47,7 +47,7 @@ def is_withdrawn(instance: ObservedInstance) -> bool:
 
 
 def _spare(plan: RoundPlan, desired: DesiredRole, instance: str) -> bool:
-    """Whether enough others of the role go on serving."""
+    """Whether enough other instances of the role go on serving."""
     others = [one for one in plan.live(desired.role) if one.id != instance and one.id not in plan.actions]
     serving = sum(1 for one in others if one.state is InstanceState.SERVING)
     return serving >= max(1, desired.least_serving, desired.replicas - 1)

@@ -19,7 +19,7 @@ _SERVED = frozenset({InstanceState.SERVING, InstanceState.CORDONED})
 
 
 class RolloutTrouble(StrEnum):
-    """Why a rollout does not go on: the reason of Progressing=False."""
+    """Why a rollout has stopped: the reason of Progressing=False."""
 
     PAUSED = "RolloutPaused"
     REGRESSED = "RolloutRegressed"
@@ -32,7 +32,7 @@ class Rollout:
     """A rollout that is not finished. Times are Unix seconds; attainments are shares (0-1)."""
 
     key: str
-    """The revision and the declaration by which it is judged."""
+    """The revision, and the declaration that it is judged by."""
     began_at: float
     attainment_before: float | None
     """The SLO attainment when it began; None = nothing was measured then."""
@@ -42,11 +42,11 @@ class Rollout:
     """When one of these numbers last grew."""
     worse_since: float | None = None
     measured: str = ""
-    """What has got worse since then, in words."""
+    """What has become worse since then, in words."""
     regressed: bool = False
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
-        """Why it does not go on, and that in words; None while it does."""
+        """Why it has stopped, as a code and in words; None while it continues."""
         if self.regressed:
             return RolloutTrouble.REGRESSED, f"{self.measured}; roll back, or change the pool to go on"
         if spec.paused:
@@ -70,10 +70,11 @@ def watch(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout | None:
-    """The rollout as it stands now, None when every instance wanted is there, up to date, and served. A halted one
-    outlives all its instances.
+    """The current state of the rollout; None when every wanted instance is there, is up to date, and has served. A
+    stopped one outlives all its instances.
 
-    `before` is what this returned the last time for the pool; `key` differs when the revision or the declaration does.
+    `before` is the last state that this returned for the pool; `key` changes with the revision and with the
+    declaration.
     """
     hashes, everything = {role.role: role.spec_hash for role in desired}, tuple(observed)
     live = [item for item in everything if item.role in hashes and item.draining_since is None and not item.terminating]
@@ -121,7 +122,7 @@ def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance,
 
 
 def _leaves(instance: ObservedInstance) -> bool:
-    """Whether it is emptied for the rollout, and not since fewer are wanted."""
+    """Whether it is drained for the rollout, and not because fewer are wanted."""
     return instance.draining_since is not None and not instance.terminating and not instance.drained_as_surplus
 
 
@@ -137,7 +138,9 @@ def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], a
 
 
 def _fails(instance: ObservedInstance) -> bool:
-    """Whether an updated instance is lost by its own fault, or follows one that was. A lost node is nobody's fault."""
+    """Whether an updated instance was lost through its own fault, or replaces one that was. The loss of a node does not
+    count.
+    """
     if instance.state is InstanceState.LOST:
         return instance.health is not PodHealth.UNREACHABLE
     return instance.failures > 0 and instance.state is not InstanceState.SERVING

@@ -57,10 +57,10 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """How many instances may be created so that, with outdated ones that still drain, the surge's bound holds.
+    """How many instances may be created without exceeding the surge, outdated instances that still drain included.
 
-    Those that drain as fewer were wanted are not part of a rollout, whatever template came since: they keep nobody from
-    taking a lost instance's place, nor a pool from growing again.
+    Instances that drain because fewer are wanted do not count, whatever their template: they must not keep a lost
+    instance from being replaced, or the pool from growing again.
     """
     draining = sum(
         1
@@ -89,7 +89,7 @@ def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
 def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> None:
     """Drain outdated instances within the bounds, once all current ones serve.
 
-    A cordoned instance serves nobody, so it may always go.
+    A cordoned instance serves no new requests, so it may always go.
     """
     if desired.rollout.halt is not None:
         return

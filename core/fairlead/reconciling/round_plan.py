@@ -1,4 +1,4 @@
-"""The plan of one round while it is made: what was observed, and what was decided so far."""
+"""The plan of one round while it is made: the observations, and the decisions so far."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ class RoundPlan:
         self.actions[instance.id] = RecordState(instance=instance.id, before=instance.state, state=state, reason=reason)
 
     def delete(self, instance: ObservedInstance, reason: DeletionReason) -> None:
-        """Delete a pod of the pool's own; an adopted one is released instead, whatever it was given up for."""
+        """Delete a pod of the pool's own; an adopted pod is released instead, whatever the reason."""
         if instance.adopted:
             self.release(instance, ReleaseReason.NOT_SELECTED)
         else:
@@ -128,10 +128,10 @@ class RoundPlan:
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs in the order in which to drain them: those a person wants drained, then the
-        cordoned, then those whose template is not kept, then cheapest first.
+        """The candidates with their costs, in the order in which to drain them: those that a person wants drained, the
+        cordoned ones, those whose template is not the one to keep, then the cheapest first.
 
-        Empty when the routers' side is not known.
+        Empty if the routers' reports are missing.
         """
         if self.observations is None:
             return []

@@ -1,4 +1,4 @@
-"""Computes an instance's state from the state recorded before and from what its pod shows now."""
+"""Computes an instance's state from the state recorded last and from its pod's present status."""
 
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.reconciling.observed import ObservedInstance, PodHealth

@@ -1,8 +1,8 @@
 """The weight with which an instance enters the ring beside instances whose caches are full.
 
 A new instance has an empty cache, so each key it takes over costs a whole prefill at first. It starts with a share of
-its anchors and gets the rest in a few steps, because each step is a new routing table. Where no instance of its role
-has served for as long as the warming lasts, all caches are as empty as its own, and it has its whole weight at once.
+its anchors and gets the rest in a few steps, because each step is a new routing table. If no instance of its role has
+served longer than the warming lasts, all caches are about as empty, and it gets its whole weight at once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], n
 
 
 def _warms(instance: ObservedInstance, peers: tuple[ObservedInstance, ...], warming: Warming) -> bool:
-    """Whether the instance warms beside one that served long enough when it began.
+    """Whether the instance must warm up, because another one had already served long enough when it began.
 
     A decoding instance has no keys and no prefixes, so it has nothing to warm.
     """

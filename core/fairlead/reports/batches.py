@@ -1,4 +1,4 @@
-"""What is sent: batches with what is true of the router at that moment, the receipt, and the last word of a router."""
+"""What routers send: batches, the router's current state, the API's receipt, and a router's last report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -70,10 +70,10 @@ class Cargo(StrEnum):
 
 
 class RowTime(StrEnum):
-    """How the time of a row is judged when it arrives.
+    """How the time of a row is checked when it arrives.
 
-    `HISTORY` is kept whatever its age, and an impossible `at` becomes the time of arrival. Rows of a `MOMENT` (`at`), a
-    `SECOND` or a `MINUTE` are dropped when they are too old or in the future. `NONE` have no time.
+    A row of the `HISTORY` is kept whatever its age, and an impossible `at` becomes the time of arrival. Rows of a
+    `MOMENT` (`at`), a `SECOND` or a `MINUTE` are dropped if they are too old or in the future. `NONE` have no time.
     """
 
     HISTORY = "history"
@@ -85,10 +85,10 @@ class RowTime(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowKind:
-    """What becomes of the rows in one field of a report: routers batch them by it, and the API checks and stores them.
+    """How the rows in one field of a report are handled: routers batch them by it, and the API checks and stores them.
 
-    `kept` is the retention, in days, by the setting's name: older rows are not stored. `table` is partitioned by days
-    and takes the rows as they are; empty = the rows are stored in another way.
+    `kept` names the setting of the retention in days: older rows are not stored. `table` is partitioned by days and
+    takes the rows as they are; empty = the rows are stored in another way.
     """
 
     cargo: Cargo
@@ -157,9 +157,9 @@ class ReportReceipt:
     """The API's answer.
 
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
-    `live_routers` are all that reported in the last 10 s, the sender among them; None from an API that does not report
-    it. `routers` are those of them that can be asked, by name, the sender among them; only in the first receipt of a
-    post, and only for a router that can be asked itself, else None.
+    `live_routers` are all that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among them; None
+    from an API that does not report it. `routers` are those of them that can be asked, by name, the sender among them;
+    only in the first receipt of a post, and only for a router that can be asked itself, else None.
     """
 
     id: str

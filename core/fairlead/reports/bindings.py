@@ -82,7 +82,7 @@ Empty as long as no reason was added since a release.
 
 
 def told_reason(stored: str) -> BindingReason:
-    """Why a session is where it is, in a word that every router knows. Raises ValueError for no reason at all."""
+    """Why a session is where it is, in a word that every router knows. Raises ValueError without a reason."""
     reason = BindingReason(stored)
     return TOLD_AS.get(reason, reason)
 

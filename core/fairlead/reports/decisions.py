@@ -1,4 +1,4 @@
-"""Sampled routing decisions and what was weighed for them."""
+"""Sampled routing decisions, and what the policy compared for them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -142,7 +142,7 @@ class Continuation:
     gap_seconds: float | None = None
     unlike: str | None = None
     """Why the rest may be another than the source would have made: `seed` (the state of its sampling is lost), or
-    `penalties` (for presence and frequency, what was given before counts as prompt). None where nothing is known.
+    `penalties` (for presence and frequency, what was given before counts as prompt). None if nothing is known.
     """
     source_rank: int | None = None
     target_rank: int | None = None
@@ -166,8 +166,8 @@ class SampledDecision(Generic[Pool, Time]):
     `chosen` is where a refused request would have gone, "" where no instance could take it; `rejection` says why it was
     refused. `attempts` are the instances that failed the request, in order; `continuations` the moves of its answer to
     other instances after it had begun. `client_request` is the client's own id of
-    the request (`x-request-id`), None where it gave none. The targets are those of the pool when the request ended.
-    `outcome` is None where nobody tells: from an older router, or because another router has the end.
+    the request (`x-request-id`), None if it gave none. The targets are those of the pool when the request ended.
+    `outcome` is None if nobody tells: from an older router, or because another router has the end.
 
     Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
     """
@@ -218,7 +218,7 @@ class SampledDecision(Generic[Pool, Time]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRecord(SampledDecision[PoolKey, float]):
-    """A sampled decision with the values that were weighed for it."""
+    """A sampled decision with the values that the policy compared."""
 
     pool: PoolKey
     at: float

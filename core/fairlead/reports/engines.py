@@ -1,4 +1,4 @@
-"""What routers know of engines: what their pool did not expect, what their prefix caches hold, how fast they are."""
+"""What routers report about engines: differences from the pool's spec, contents of prefix caches, and speeds."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,18 +8,26 @@ from fairlead.tables import PoolKey
 
 
 class EngineTrouble(StrEnum):
-    """Why an engine is not what its pool's spec says: a reason of the condition Degraded."""
+    """How an engine differs from its pool's spec: a reason of the condition Degraded."""
 
     MODEL_NOT_SERVED = "ModelNotServed"
     """Its list of models lacks `spec.model`: every request for it will fail."""
     ADAPTER_NOT_SERVED = "AdapterNotServed"
-    """Its list of models lacks one of `spec.adapters`: every request for that one will fail."""
+    """Its list of models lacks one of `spec.adapters`: every request for that adapter will fail."""
     KV_USAGE_MISSING = "KvUsageMissing"
     """Its metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"
     """The gauge is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
+    KV_NOT_HANDED_ON = "KvNotHandedOn"
+    """Asked for the KV blocks of a prompt, as `spec.engine.kvTransfer` says, it named none: sessions that leave it are
+    computed again.
+    """
+    EVENTS_NOT_HEARD = "EventsNotHeard"
+    """It connects to a router to publish its KV events, and none of them come to this one."""
+    HANDS_NOTHING_OVER = "HandsNothingOver"
+    """Its prefills name no KV blocks, so decode instances compute the prompts again: it gets none for a while."""
     ENGINE_SLOW = "EngineSlow"
     """It has work and has made no progress for longer than it ever should."""
     ENGINE_STALLED = "EngineStalled"
@@ -32,7 +40,7 @@ PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubledEngine:
-    """An instance whose engine a router does not find as expected, and what it found in words."""
+    """An instance whose engine is not as a router expects, and the difference in words."""
 
     pool: PoolKey
     instance: str
@@ -40,9 +48,9 @@ class TroubledEngine:
     """An `EngineTrouble`, or the word of a newer router."""
     words: str
     seconds: float = 0.0
-    """Seconds for which the router has seen the trouble, where that matters."""
+    """Seconds since the router first saw the trouble, where that matters."""
     ranks: tuple[int, ...] = ()
-    """The data-parallel ranks that it is of, while the engine's others are well; empty where it is of all."""
+    """The affected data-parallel ranks, while the engine's other ranks are well; empty if all are affected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +87,11 @@ class Quantity(StrEnum):
     PREFILL = "prefill-seconds-per-token"
     """Prompt tokens that were not cached."""
     DECODE = "decode-seconds-per-token"
-    """Output tokens after the first, as one request gets them."""
+    """Seconds per output token after the first, as one request sees it."""
     TEXT = "bytes-per-token"
     """Prompt text."""
     KV_CACHE = "kv-cache-tokens"
-    """Tokens that an engine's KV cache holds, as it reports."""
+    """Tokens that an engine's KV cache can hold, as the engine reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +107,7 @@ class LearntFigure:
 
     pool: PoolKey
     instance: str | None
-    """None = of all the pool's instances."""
+    """None = over all of the pool's instances."""
     quantity: str
     """A `Quantity`, or the word of a newer router."""
     learnt: float
@@ -141,7 +149,7 @@ class EngineMemory:
 
     Ages are those of the Unix time `at`. The prefill speed is in tokens of `counted_by` bytes each. `decode_fit` are
     the coefficients of the decode step (`fairlead.routing.knowledge.estimators`), if any were fitted. `revisions` are
-    those of the instances that it was observed of; empty where that was checked otherwise.
+    those of the instances that it was observed of; empty if that was checked otherwise.
     """
 
     pool: PoolKey

@@ -1,4 +1,4 @@
-"""When a figure is off: by more than half of what engines showed, in either direction."""
+"""When a figure is off: it differs from what engines showed by more than half, in either direction."""
 
 from fairlead.reports.engines import LearntFigure
 

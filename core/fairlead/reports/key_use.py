@@ -1,4 +1,4 @@
-"""What the gateway's keys were used for, minute by minute."""
+"""The requests made with the gateway's keys, minute by minute."""
 
 from dataclasses import dataclass
 

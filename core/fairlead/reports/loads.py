@@ -62,8 +62,8 @@ class HeldDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUse:
-    """A pool's use by this router right now: what it holds, and the seconds since the pool last had a request here,
-    0 while it has one.
+    """This router's current use of a pool: the requests it holds, and the seconds since the pool last had a request
+    here, 0 while it has one.
     """
 
     pool: PoolKey

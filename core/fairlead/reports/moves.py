@@ -1,8 +1,8 @@
 """Migrations and re-routes: what went from one instance to another, the prediction, and the result."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Generic
+from typing import Generic, TypeVar
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.generic import Pool, Time
@@ -14,7 +14,7 @@ from fairlead.values import value
 
 @value
 class MoveCause:
-    """Why something moves: the trigger, and the number that decided, which was above `threshold`; None where none did.
+    """Why something moves: the trigger, and the number that decided, which was above `threshold`; None if none did.
 
     What they are follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
     `hot-migration`: what was pending there (or the TTFT predicted for staying), and the limit from which that is hot ·
@@ -40,19 +40,53 @@ class MoveOutcome(StrEnum):
     REFUSED = "refused"
 
 
+class CacheFate(StrEnum):
+    """The result of an attempt to bring KV blocks to another instance. All but `moved` mean that it computes them."""
+
+    MOVED = "moved"
+    UNNAMED = "unnamed"
+    """The source computed the prompt and did not say where its blocks are: no connector is configured there."""
+    REFUSED = "refused"
+    """The source or the target answered with an error."""
+    LOST = "lost"
+    """The source or the target did not answer, or broke off."""
+    LATE = "late"
+    """It took longer than it was allowed to."""
+
+
+@value
+class CacheTransfer:
+    """How KV blocks were brought from one instance to another, or why not. Times in seconds.
+
+    `tokens` are those that the target lacked and got, 0 where it got none; `bytes` their KV blocks' size, by what
+    engines counted of such transfers before, None where none did. `predicted_seconds` is None where nothing was
+    predicted.
+    """
+
+    fate: CacheFate
+    seconds: float
+    tokens: int = 0
+    bytes: int | None = None
+    predicted_seconds: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move(Generic[Pool, Time]):
     """The fields that a session migration and a re-route share, in routers' reports and in the public API.
 
     TTFTs are predictions, made at decision time, for the request that carried the move. `benefit_seconds` is their
-    difference, negative when leaving was predicted to cost time. All are None where nothing could be predicted,
+    difference, negative when leaving was predicted to cost time. All are None if nothing could be predicted,
     because the source is gone or no request carried the move. `actual_ttft_seconds` is that request's real TTFT,
     None until it has one.
 
     `trigger` is the term that decided, and `crossed` (with `threshold`, in `crossed_unit`) the number that did: see
-    `MoveCause`. The hits are tokens of its prompt that the two ends were taken to hold when it was decided, None where
+    `MoveCause`. The hits are tokens of its prompt that the two ends were assumed to hold when it was decided, None if
     that is not known, as in moves of earlier releases. `least_gain_seconds` is the benefit that the policy asked for at
-    the time, None where it asked for none.
+    the time, None if it asked for none.
+
+    `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
+    request waited for that; None where nobody tried. `tokens_moved` and `tokens_recomputed` are then those that came
+    and those that did not. `transfer_bytes` is None where engines have not counted any yet.
 
     `source_rank` and `target_rank` are data-parallel ranks, None of instances that compute as
     one; a session may move from one rank of an instance to another. Subclasses declare `pool` and `at` again with
@@ -83,10 +117,14 @@ class Move(Generic[Pool, Time]):
     source_hit_tokens: int | None = None
     target_hit_tokens: int | None = None
     least_gain_seconds: float | None = None
+    cache: CacheFate | None = None
+    transfer_seconds: float | None = None
+    predicted_transfer_seconds: float | None = None
+    transfer_bytes: int | None = None
 
     @property
     def origin(self) -> str:
-        """What was left: an instance, or a rank of one by its name (`fairlead.targets`)."""
+        """Where it left from: an instance, or one of its ranks by name (`fairlead.targets`)."""
         return target_of(self.source, self.source_rank)
 
     @property
@@ -120,11 +158,32 @@ class ReRouteRecord(Move[PoolKey, float]):
     request: str
 
 
+AnyRecord = TypeVar("AnyRecord", MigrationRecord, ReRouteRecord)
+
+
+def with_transfer(move: AnyRecord, transfer: CacheTransfer) -> AnyRecord:
+    """The record of a move once it is known whether the KV blocks came along."""
+    lacking = move.tokens_moved + move.tokens_recomputed
+    moved = min(transfer.tokens, lacking)
+    return replace(
+        move,
+        tokens_moved=moved,
+        tokens_recomputed=lacking - moved,
+        cache=transfer.fate,
+        transfer_seconds=transfer.seconds,
+        predicted_transfer_seconds=transfer.predicted_seconds,
+        transfer_bytes=transfer.bytes,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationOutcome:
-    """The result of an earlier MigrationRecord or ReRouteRecord: the real TTFT of its request, or why it had none."""
+    """The result of an earlier MigrationRecord or ReRouteRecord: the real TTFT of its request, or why it had none, and
+    whether the KV blocks came along; None where nobody tried.
+    """
 
     id: str
     pool: PoolKey
     actual_ttft_seconds: float | None
     outcome: MoveOutcome
+    transfer: CacheTransfer | None = None

@@ -15,7 +15,7 @@ class ModelFigures:
     `spread_seconds` that of always answering their mean. The rest is of the time since the router's model before:
     `error_seconds` of its predictions for the last few hundred requests, `formula_error_seconds` of the router's own
     formula for the same ones (None from a router that does not report it), their mean TTFT, `drift` of their features
-    from its training in deviations, choices by the model, and by the heuristic and why. None where nothing was seen.
+    from its training in deviations, choices by the model, and by the heuristic and why. None if nothing was seen.
     """
 
     router: str
@@ -34,8 +34,9 @@ class ModelFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedModel:
-    """A model as its router posts it; `content` is that of `fairlead.predictors.model_bytes`. `id` is its router's, so
-    that one that is sent again is stored once.
+    """A trained model that a router posts; `content` is in the format of `fairlead.predictors.model_bytes`.
+
+    The router chooses the `id`, so a model that is sent twice is stored once.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Refused requests, counted by cause and second, and the reasons with what routers, advice and pages say of each."""
+"""Refused requests, counted by cause and second, and for each cause the words that routers, advice and pages use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from fairlead.tables import DEFAULT_CLASS, PoolKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonFacts:
-    """What is known of a reason, as routers answer, pages show and advice words it.
+    """How routers answer a refusal, how pages show it and how advice words it.
 
-    `short` is the role whose instances are short then: prefill, decode, or None for neither. `by_estimate`: the refusal
-    is for lack of time or room, as estimated or counted by the router; else no instance serves or may serve.
+    `short` is the role that has too few instances: prefill, decode, or None for neither. `by_estimate` says that the
+    router estimated or counted too little time or room; otherwise no instance serves the model, or may serve the
+    request.
     """
 
     status: int
@@ -44,7 +45,7 @@ class RejectionReason(StrEnum):
 
     @property
     def facts(self) -> ReasonFacts:
-        """What is known of the reason."""
+        """The facts of the reason."""
         return _FACTS[self]
 
 

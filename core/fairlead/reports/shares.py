@@ -22,15 +22,15 @@ class Apart(StrEnum):
     NO_ANSWER = "no-answer"
     """Others are listed, and none of them answers."""
     OTHER_RELEASE = "other-release"
-    """Those that are listed speak another protocol."""
+    """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
     """The pool refuses requests after their prefill, and so its routers need each answer at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceWork:
-    """One router's requests in flight on an instance, or on a rank of it. `prefill_share` (0-1) is the part of the
-    instance's time that its prefills took recently, as predicted.
+    """One router's requests in flight on an instance, or on one of its ranks. `prefill_share` (0-1) is the predicted
+    part of the instance's recent time that its prefills took.
     """
 
     instance: str
@@ -67,10 +67,10 @@ class PoolShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersShare:
-    """What a router gets about the others of a pool: the sums of their work by instance, and where their prompts are.
+    """The load that other routers report about a pool: the sums of their work by instance, and where their prompts are.
 
-    `names` are the routers that report, including the one that receives this. `age_seconds` is the age of the oldest
-    share in the sums, by the API's clock.
+    `names` are the routers that report, including the receiver. `age_seconds` is the age of the oldest share in the
+    sums, by the API's clock.
     """
 
     pool: PoolKey

@@ -1,4 +1,4 @@
-"""Requests as they came, without what they said: enough to run them again in a simulation."""
+"""Recorded requests without their text: enough to run them again in a simulation."""
 
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -20,7 +20,7 @@ def hashed(salt: bytes, data: bytes) -> int:
 
 
 def session_number(salt: bytes, session: str) -> int:
-    """The number that stands for a session in what is recorded of its requests."""
+    """The number that identifies a session in the record of its requests."""
     return hashed(salt, b"s" + session.encode())
 
 
@@ -34,11 +34,11 @@ class RecordedRequest:
 
     `at` is its arrival. `blocks` has an id for each full block of TRAFFIC_BLOCK_TOKENS of the prompt: equal ids mean
     equal text up to and including that block. Ids and `session` are numbers below 2**53, hashed with the pool's uid, so
-    that they mean nothing in another pool; `session` is None where the client named none. `output_tokens` are those
-    that came; None where no engine worked for the request, as for a refused one. `sample_rate` is the share of sessions
+    that they mean nothing in another pool; `session` is None if the client named none. `output_tokens` are those
+    that came; None if no engine worked for the request, as for a refused one. `sample_rate` is the share of sessions
     that are recorded (0-1], each with all its requests.
 
-    The rest is where it was sent and how it was served there, None where it was not: `instance` (and its data-parallel
+    The rest is where it was sent and how it was served there, None if it was not: `instance` (and its data-parallel
     `rank`) got its prompt last `sent_seconds` after its arrival; from then on the first token took `ttft_seconds` and
     the whole answer `answer_seconds`, both None unless it was served by one engine alone and its first token was seen.
     `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt, and the part of it that was

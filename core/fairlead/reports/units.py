@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Unit(StrEnum):
-    """What a term or limit is measured in."""
+    """The unit of a term or limit."""
 
     SECONDS = "seconds"
     TOKENS = "tokens"

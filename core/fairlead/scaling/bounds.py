@@ -18,7 +18,7 @@ class RoleBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRole:
-    """What the pool, or the InferencePoolRole, says of a role."""
+    """What the pool, or the InferencePoolRole, declares for a role."""
 
     role: Role
     replicas: int
@@ -40,7 +40,9 @@ class BoundsInForce:
         return min(max(replicas, self.lower), self.upper)
 
     def set_by(self, replicas: int) -> str | None:
-        """The schedule whose bound keeps `replicas` out; None when the role's own does, or it is within."""
+        """The schedule whose bound excludes `replicas`; None if the role's own bound does, or if it is within the
+        bounds.
+        """
         return self.lower_by if replicas < self.lower else self.upper_by if replicas > self.upper else None
 
 

@@ -72,7 +72,7 @@ class RatioMemory:
     """Smoothed; None before the first comparison after a start or a move."""
     prefill_work: float | None = None
     decode_work: float | None = None
-    """Instances kept busy by what arrives, smoothed; None where that is not known."""
+    """Instances kept busy by what arrives, smoothed; None if that is not known."""
     beyond: int = 0
     """Comparisons in a row that found prefill short of instances; negative = decode."""
     worth: int = 0
@@ -100,7 +100,7 @@ def is_plausible(memory: ScalingMemory) -> bool:
 
 
 def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mapping[Role, int], now: float) -> ScalingMemory:
-    """The memory with what it lacks taken from the numbers that stand. `standing` is empty where nothing was lost.
+    """The memory with what it lacks taken from the numbers that stand. `standing` is empty if nothing was lost.
 
     What happened before is not known, so a whole period passes before the next step of a role, and where
     instances had moved from one role to the other, a whole cooldown before the next move.
@@ -115,7 +115,9 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
 
 
 def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
-    """The smallest shift that explains the numbers: those of both roles, or of one while the other lacks instances."""
+    """The smallest shift that explains the numbers: those of both roles, or of one role while the other lacks
+    instances.
+    """
     by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
     least, most = sorted((by_prefill, by_decode))
     return min(max(0, least), most)

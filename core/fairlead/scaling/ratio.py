@@ -35,7 +35,7 @@ _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleShare:
-    """One role, as the controller sees it. `work` in instances kept busy all the time, None where it is not known.
+    """One role, as the controller sees it. `work` in instances kept busy all the time, None if it is not known.
 
     `serving` of its `replicas` instances take requests.
     """

@@ -1,4 +1,4 @@
-"""What a controller recommends, why, and what became of it: a row of history, with every figure of its sentence."""
+"""What a controller recommends, why, and the outcome: a row of history, with every figure of its sentence."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +19,7 @@ class Controller(StrEnum):
 
 
 class Cause(StrEnum):
-    """What asks for the number: the largest part of the need, or how two roles compare."""
+    """What requires the number: the largest part of the need, or a comparison of two roles."""
 
     PROMPTS = "Prompts"
     QUEUE = "Queue"
@@ -62,7 +62,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Instances a role needs, in fractions of instances; None where that side is not computed or not measured."""
+    """Instances a role needs, in fractions of instances; None if that side is not computed or not measured."""
 
     for_prompts: float | None = None
     """To prefill what arrives, within the target load."""
@@ -128,7 +128,7 @@ class Recommendation:
     need: Need | None = None
     imbalance: Imbalance | None = None
     signals: tuple[RoleSignals, ...] = ()
-    """What it was found from: the role's signals, or those of both."""
+    """The signals it was computed from: the role's, or those of both."""
     demand: PoolDemand | None = None
     """What it was found from, to zero and from zero."""
     speed: Figure = UNKNOWN

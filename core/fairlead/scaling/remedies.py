@@ -63,10 +63,12 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A value (instances of a role, or a TTFT target in seconds) with what simulations found of it: the shares of all
-    requests in time, refused ones counted as late; by seed at the recorded rate, and with fewer and more requests.
-    With as many other requests of the same kind the share is lower by more than `error` in one of twenty cases.
-    `unknown` says why these cannot be relied on.
+    """A value that simulations tried (instances of a role, or a TTFT target in seconds), and the shares of all requests
+    in time; refused requests count as late.
+
+    Shares are given by seed at the recorded rate, and with fewer and more requests. With as many other requests of the
+    same kind the share is lower by more than `error` in one of twenty cases. `unknown` says why these cannot be relied
+    on.
     """
 
     value: float

@@ -43,7 +43,7 @@ class RoleSignals:
     in_flight: int
     """Requests queued for, prefilling or decoding on instances of the role, now."""
     waiting: int
-    """Those of them that are queued in routers."""
+    """How many of them are queued in routers."""
     prompt_tokens_per_second: float
     """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
     requests_per_second: float | None = None
@@ -59,8 +59,9 @@ class RoleSignals:
     output_tokens_per_second: float
     """Requests that arrived per second, refused ones included, times their mean output (`mean_output_tokens`)."""
     prefill_tokens_per_second: float | None = None
-    """Prompt tokens that one instance computes per second while it has any to compute. None: too few were computed, and
-    nothing is scaled by what they would take."""
+    """Prompt tokens per second that one instance computes while it has any to compute. None: too few were computed, and
+    scaling ignores the time they would take.
+    """
     pending_prefill_tokens: int = 0
     """Uncached prompt tokens queued or dispatched without a first token, now."""
     decode_step: DecodeStep | None = None

@@ -79,9 +79,10 @@ def whole_instances(needed: float) -> int:
 
 
 def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, refuses_late: bool = False) -> float | None:
-    """Instances that the arriving prompts keep busy all the time; None while nothing is known of them, or no speed was
-    measured (nothing is scaled by a declared one), and when a prompt of the mean length alone misses `slo.ttft`: more
-    instances would not help it.
+    """Instances that the arriving prompts keep busy all the time.
+
+    None while the prompts are unknown, while no speed was measured (a declared one never scales), and if a prompt of
+    the mean length alone misses `slo.ttft`, because more instances would not help it.
     """
     if signals.prompt_tokens_per_second == 0:
         return 0.0
@@ -109,8 +110,8 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
 
 
 def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """The same need from the current decodes, plus the work that was refused because decode instances were short. It is
-    known sooner: the lengths of outputs are those of finished requests, and long ones finish late.
+    """The same need, computed from the current decodes and from the work that was refused because decode instances were
+    short. It is known sooner: the output lengths of finished requests are those of the past, and long ones finish late.
     """
     model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
     if model is None or fullest is None or signals.decode_load is None or signals.decode_context_tokens is None:

@@ -25,7 +25,7 @@ def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool
 
 
 def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Whether what was remembered no longer adjoins the present."""
+    """Whether there is a gap between the remembered time and now."""
     gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
     return compared_at is None or not 0 <= now - compared_at <= gap
 

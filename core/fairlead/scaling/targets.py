@@ -114,11 +114,11 @@ def step(
     demand: PoolDemand | None = None,
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[ScalingMemory, ScalingOutcome]:
-    """One round at `now` (Unix seconds): the memory to keep, the targets, and what is worth telling.
+    """One round at `now` (Unix seconds): the memory to keep, the targets, and the recommendations to record.
 
-    Where signals are None, stale or without a role's figures, that role keeps its number but for declarations and
-    bounds. While both sections have mode Fixed the memory is empty. `demand` decides to zero and from zero; None = not
-    known, which leaves a pool as it is. `standing` has the numbers from which roles go on whose memory was lost.
+    If signals are None, stale or without a role's figures, only declarations and bounds change that role's number.
+    While both sections have mode Fixed the memory is empty. `demand` decides scaling to zero and from zero; None = not
+    known, which leaves a pool as it is. `standing` has the current numbers of roles whose memory was lost.
     """
     fresh = signals is not None and signals.age_seconds <= STALE_SECONDS
     this = _Round(

@@ -47,7 +47,7 @@ def stepped(
     *,
     may_sleep: bool,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """The roles of a pool that is at zero, or is to go there, and what is worth telling; None for any other pool."""
+    """The roles of a pool that is at zero or goes there, and what should be reported; None for any other pool."""
     if spec.mode is ScalingMode.FIXED:
         return None
     if is_at_zero(roles):

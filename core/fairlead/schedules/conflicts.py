@@ -17,7 +17,7 @@ WEEK = timedelta(days=7)
 class Conflict:
     """Two windows over the same `subjects` from `begins` to `ends`.
 
-    `decided_by` is the schedule whose window opened last; None where both opened at once, and a role gets the larger
+    `decided_by` is the schedule whose window opened last; None if both opened at once, and a role gets the larger
     bounds.
     """
 

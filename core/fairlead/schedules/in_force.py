@@ -48,7 +48,7 @@ class InForce:
         return pool if self.ratio_override is None else RatioSpec(**overridden(pool, self.ratio_override))
 
     def overruling(self, schedule: ScheduleSpec) -> tuple[str, ...]:
-        """The schedules that together override all subjects of this one; empty if one of its subjects is in force."""
+        """The schedules that together override all subjects of this one; empty if it still decides one of them."""
         deciding = [self.deciding.get(subject, ()) for subject in subjects(schedule)]
         if any(schedule.name in names for names in deciding):
             return ()
@@ -62,7 +62,7 @@ def subjects(schedule: ScheduleSpec) -> tuple[str, ...]:
 
 
 def in_force(schedules: Sequence[ScheduleSpec], instant: datetime) -> InForce:
-    """What holds at an instant."""
+    """The values in force at an instant."""
     by_name = {schedule.name: schedule for schedule in schedules}
     windows = open_windows(schedules, instant)
     deciding: dict[str, list[Window]] = {}

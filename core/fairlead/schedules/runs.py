@@ -1,4 +1,4 @@
-"""What became of each start of a window: it opened and closed, or it was skipped, and why."""
+"""The outcome of each start of a window: it opened and closed, or it was skipped, and why."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -185,6 +185,6 @@ class ScheduleSpec:
 
 
 def overridden(section: Any, given: SloOverride | EarlyRejectionOverride | RatioOverride) -> dict[str, Any]:
-    """The fields of a pool's section with those that an override gives in their place."""
+    """The fields of a pool's section, with those of an override in their place."""
     told = {item.name: getattr(section, item.name) for item in fields(section)}
     return told | {item.name: getattr(given, item.name) for item in fields(given) if getattr(given, item.name) is not None}

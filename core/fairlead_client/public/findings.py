@@ -15,7 +15,7 @@ class FindingCalls(ApiCalls):
         return await self._call("GET", "/v1/search", SearchReport, query={"q": part, "limit": limit})
 
     async def advice(self, pool: PoolKey | None = None) -> AdviceReport:
-        """What hurts all pools, or one, ranked by harm."""
+        """The problems of all pools, or of one, ranked by harm."""
         return await self._call("GET", "/v1/advice" if pool is None else f"/v1/pools/{path_of(pool)}/advice", AdviceReport)
 
     async def pool_engine(self, pool: PoolKey) -> PoolEngine:

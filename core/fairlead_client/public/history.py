@@ -1,4 +1,4 @@
-"""What happened: numbers over time, sessions, moves, decisions, refusals and the audit log."""
+"""The history: numbers over time, sessions, moves, decisions, refusals and the audit log."""
 
 from collections.abc import Sequence
 
@@ -64,7 +64,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("POST", f"/v1/pools/{path_of(pool)}/kept-sessions", KeptSession, body=request)
 
     async def let_session_go(self, pool: PoolKey, session: str) -> None:
-        """Keep its decisions like those of others again."""
+        """Treat the session's decisions like those of others again."""
         await self._call("DELETE", f"/v1/pools/{path_of(pool)}/kept-sessions/{segment(session)}", None)
 
     async def migrations(self, filters: Query | None = None) -> Page[Migration]:

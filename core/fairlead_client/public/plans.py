@@ -1,4 +1,4 @@
-"""What changes a pool: plans, schedules, and what a change would bring."""
+"""Changes of a pool: plans, schedules, and the expected effect of a change."""
 
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
@@ -35,7 +35,7 @@ class PlanCalls(ApiCalls):
         return await self._call("POST", f"/v1/plans/{segment(plan_id)}/undo", Plan)
 
     async def plan_again(self, plan_id: str) -> Plan:
-        """The same change, planned of the object as it is now."""
+        """The same change as a new plan, for the object in its current state."""
         return await self._call("POST", f"/v1/plans/{segment(plan_id)}/again", Plan)
 
     async def schedules(self, filters: Query | None = None) -> Page[ScheduleItem]:

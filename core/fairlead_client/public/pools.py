@@ -1,4 +1,4 @@
-"""Pools, their instances, what they promise and what they hold."""
+"""Pools, their instances, their objectives and the sessions they hold."""
 
 from collections.abc import Sequence
 
@@ -73,7 +73,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
     async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
-        """The arguments ask what a change would move: added instances, leaving instances, other anchors."""
+        """The ring. The arguments ask what a change would move: added instances, leaving instances, other anchors."""
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/ring", Ring, query=query)
 

@@ -94,7 +94,7 @@ class LoginModes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """`token` is that of a one-time login link, an API token that a person pasted, or a Kubernetes token; empty where
+    """`token` is that of a one-time login link, an API token that a person pasted, or a Kubernetes token; empty if
     the mode is open.
     """
 

@@ -21,10 +21,10 @@ class AdviceEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """One finding. `subject` tells apart findings of one cause in one pool: an instance, a role, a reason.
+    """One finding. `subject` distinguishes findings with the same cause in one pool: an instance, a role or a reason.
 
-    `harm` is in `unit`: requests per second that miss the objectives, where they do. `plan` is the request of a plan
-    that would help, None where no plan does, and `plan_words` names it: `7 replicas`.
+    `harm` is in `unit`, where possible in requests per second that miss the objectives. `plan` requests a plan that
+    would help, None if no plan would; `plan_words` names it: `7 replicas`.
     """
 
     pool: str

@@ -36,7 +36,7 @@ class EngineCosts:
     """Maximum number of tokens of one step; given, not fitted."""
 
     def prefill_tokens_per_second(self) -> float:
-        """For a prompt of `FIGURE_TOKENS` on an idle engine, none of it cached."""
+        """The prefill speed for a prompt of `FIGURE_TOKENS` on an idle engine with nothing cached."""
         tokens = FIGURE_TOKENS
         each = self.prefill_per_token + self.prefill_per_pair * tokens
         return tokens / (self.prefill_fixed + each * tokens + self.prefill_per_context * tokens)
@@ -64,7 +64,7 @@ class EngineCosts:
 class FitAccuracy:
     """How the model's figures for requests it was not fitted to compare with the real ones. Seconds.
 
-    `mean_error` is the mean absolute error as a share of the real mean; `correlation` is Pearson's, None where one of
+    `mean_error` is the mean absolute error as a share of the real mean; `correlation` is Pearson's, None if one of
     the two is constant.
     """
 
@@ -101,7 +101,7 @@ class EngineFit:
     source: str
     fitted_at: datetime
     first_at: datetime | None = None
-    """When the first request came; None where the records have no date."""
+    """When the first request came; None if the records have no date."""
     last_at: datetime | None = None
     engines: int
     requests: int

@@ -48,7 +48,7 @@ class RangeFigures:
 
     @property
     def asked(self) -> int:
-        """All requests, whatever became of them."""
+        """All requests, whatever their outcome."""
         return self.judged + self.refused + self.failed
 
     @property
@@ -131,9 +131,9 @@ class InstanceFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiguresByInstance:
-    """The same figures of every instance of a pool that had a part in the range, by its name.
+    """Figures of the same range for every instance of a pool that existed in it, by name.
 
-    They are sums of the same records, so that a row of a list and the page of its instance have the same numbers.
+    They sum the same records, so that a row of a list and the page of its instance have the same numbers.
     """
 
     pool: str
@@ -143,7 +143,7 @@ class FiguresByInstance:
     complete_until: datetime | None = None
 
     def of(self, instance: str) -> InstanceFigures:
-        """Those of an instance; all zero where it had no part."""
+        """The figures of an instance; all zero if it did not exist in the range."""
         return self.instances.get(instance) or InstanceFigures(start=self.start, end=self.end, complete_until=self.complete_until)
 
 

@@ -6,10 +6,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyRequest:
-    """A key to be made. Its requests have its `priority_class` in pools that declare that, elsewhere the default one.
+    """A key to be made. Its requests have its `priority_class` in pools that declare that class, and the default class
+    elsewhere.
 
     `pools` (as `namespace/name`) and `models` are what it opens; an empty list opens all. Without `days` it does not
-    expire; without a limit it has none. With `explain` its requests may ask for their decisions to be kept
+    expire; a limit that is None does not apply. With `explain` its requests may ask for their decisions to be kept
     (`x-fairlead-explain: 1`).
     """
 
@@ -32,7 +33,7 @@ class GatewayKeyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyTotals:
-    """What a key was used for in some time: requests that went to a pool, with their tokens, and `refused` ones by the
+    """The use of a key in some time: requests that went to a pool, with their tokens, and `refused` requests by the
     reason that lies in the key.
     """
 
@@ -70,7 +71,7 @@ class GatewayKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyUsePoint(GatewayKeyTotals):
-    """What a key was used for in the step that begins `at`."""
+    """The use of a key in the step that begins `at`."""
 
     at: datetime
 

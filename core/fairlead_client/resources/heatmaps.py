@@ -12,7 +12,7 @@ class HeatmapRow:
     """The cells of an instance, oldest first; None = no data.
 
     Where rows are grouped, `instance` is the group's name, `members` counts its instances, and `state` and `role` are
-    those of most of them. `node` is where the instance runs, None where that is not known. `breaches` are the column
+    those of most of them. `node` is where the instance runs, None if that is not known. `breaches` are the column
     indexes where an absolute limit was broken.
     """
 

@@ -1,5 +1,5 @@
-"""What is known of a kind of plan, as data: the API checks requests by it; forms, commands and documentation are made
-of it.
+"""Describes each kind of plan as data: the API checks requests with it; forms, commands and documentation are made from
+it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,9 @@ from fairlead_client.resources.access import AccessRole
 
 
 class InputKind(StrEnum):
-    """The look of an input and the value of its text. `names` suggests its options, `switch` is true or false."""
+    """How a form shows an input, and how its text is read. `names` is a text field with suggestions, `switch` gives
+    true or false.
+    """
 
     NUMBER = "number"
     TEXT = "text"
@@ -51,18 +53,18 @@ class KindFacts:
 
     role: AccessRole
     takes: tuple[str, ...] = ("fields",)
-    """What a request of this kind may say."""
+    """The fields that a request of this kind may have."""
     needs: int = 1
-    """How many of these, from the first, it must say."""
+    """How many of these fields, from the first on, it must have."""
     remedies: Mapping[str, str] = field(default_factory=dict)
-    """What to do about one that is missing, if its name does not say it."""
+    """The remedy for a missing field, if its name does not say it."""
     section: str = ""
     """The section of the pool's spec that `fields` changes; empty = no section."""
     inputs: tuple[Input, ...] = ()
     more_fields: tuple[str, ...] = ()
     """Fields of the section that may be changed, but not by forms."""
     says: Mapping[str, Any] = field(default_factory=dict)
-    """What its form says in `fields` besides its inputs."""
+    """Values that its form adds to `fields`, besides its inputs."""
     title: str = ""
     has_button: bool = False
     """The pool's page has a button for it in place of a form."""
@@ -76,11 +78,11 @@ class KindFacts:
     file_refusal: str = ""
     """Why it is impossible for the engines of a file; empty = it is possible."""
     pods_refusal: str = ""
-    """Why it is impossible where instances are pods; empty = it is possible."""
+    """Why it is impossible if instances are pods; empty = it is possible."""
     workload_refusal: str = ""
-    """Why it is impossible for pods that a workload makes and ends; empty = it is possible."""
+    """Why it is impossible for pods that a workload starts and ends; empty = it is possible."""
     for_scale_targets: bool = False
-    """It is possible all the same where the pool scales that workload."""
+    """Exception: it is possible if the pool scales that workload."""
     example: Mapping[str, Any] = field(default_factory=dict)
     """A request in the API's documentation, without its kind, and its name there."""
     example_title: str = ""
@@ -92,7 +94,7 @@ class KindFacts:
 
     @property
     def for_running_engines(self) -> bool:
-        """Whether it is possible for a pool whose instances are made and ended elsewhere."""
+        """Whether it is possible for a pool whose instances are started and ended elsewhere."""
         return not self.file_refusal and not self.workload_refusal
 
 

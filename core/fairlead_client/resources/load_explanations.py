@@ -1,4 +1,6 @@
-"""Why an instance was loaded as it was in a stretch of time: its figures beside the others', who sent, what moved."""
+"""Why an instance was loaded as it was in a stretch of time: its figures beside those of the others, the senders, and
+the sessions that moved.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,7 +31,7 @@ class WindowFigure:
 
     @property
     def compared(self) -> float | None:
-        """What `before` and `others` are compared with here."""
+        """The figure that `before` and `others` are compared with."""
         return self.mean if self.metric in GOOD_WHEN_HIGH else self.maximum
 
 
@@ -43,9 +45,9 @@ class SenderShare:
 
     `requests` and `prompt_tokens` are what was recorded. `tokens_share` (0-1) is their share of all prompt tokens:
     exact where every request is recorded, else an estimate that weighs each by how rarely its kind is recorded, and
-    None where too few are recorded to estimate it (see `Senders`). `prefill_tokens` are those of them that the router
+    None if too few are recorded to estimate it (see `Senders`). `prefill_tokens` are those of them that the router
     knew not to be cached when it chose the instance, so that it had to prefill them, and `prefill_share` is their share
-    likewise. Both are None where no score of the instance was recorded. Where all requests are (`Senders.is_whole`),
+    likewise. Both are None if no score of the instance was recorded. Where all requests are (`Senders.is_whole`),
     they are what the engine computed, by its own count of cached tokens where it tells one. `is_unnamed`: it is one
     session whose name is not known any more.
     """
@@ -70,7 +72,7 @@ class Senders:
     Then shares are estimated from what is worth at least `LEAST_SAMPLES` requests of one kind: `recorded` requests of
     several kinds, some of which are always recorded, are worth fewer.
 
-    `recorded` requests are known by session, of `sent` in all (None where that is no longer kept). `sessions_seen`
+    `recorded` requests are known by session, of `sent` in all (None if that is no longer kept). `sessions_seen`
     counts their sessions; `top` holds at most ten, and `top_by_prefill` the ten with most tokens to prefill. `start` is
     before the stretch's where that is too short to tell, and later where more is recorded than one answer reads.
     """

@@ -72,7 +72,7 @@ class MovesEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationMatrix:
-    """Flows between instances, of migrations or of re-routes, and what they came to.
+    """Flows between instances, of migrations or of re-routes, and their effect.
 
     At most the newest 10,000 moves of the range are counted. `complete` says whether those are all; `counted_from` is
     the time since which all are counted.

@@ -58,7 +58,7 @@ class PlanKind(StrEnum):
 
     @property
     def facts(self) -> KindFacts:
-        """What is known of the kind."""
+        """The facts of the kind."""
         return _FACTS[self]
 
 

@@ -26,7 +26,7 @@ class PlanEffect:
     Sessions of a removed instance move to others, or are lost (`sessions_lost`) where no instance is left to take
     them. `warnings` name what users, caches or targets may lose, `notes` what else the change means.
     `predicted_attainment` is the share of requests whose TTFT and TPOT would be in time, `predicted_refusals` the
-    share that would be refused early, both as `prediction_basis` says; None where there is no traffic or the change
+    share that would be refused early, both as `prediction_basis` says; None if there is no traffic or the change
     does not concern it, and then nothing is promised.
     """
 
@@ -49,7 +49,8 @@ class PlanEffect:
     sessions_lost: int = 0
     prediction_basis: str | None = None
     for_admins: bool = False
-    """Changes a schedule that sets SLO, early rejection or the ratio, before or after: that needs an admin as those do.
+    """Whether it changes a schedule that sets SLO, early rejection or the ratio, before or after: such a change needs
+    an admin, as changing those directly does.
     """
 
 

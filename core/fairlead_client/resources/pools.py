@@ -77,7 +77,7 @@ class PoolSummary:
 
     @property
     def runs_already(self) -> bool:
-        """Whether its instances are made and ended elsewhere."""
+        """Whether its instances are started and ended elsewhere."""
         return self.engines_file is not None or self.selector is not None
 
 

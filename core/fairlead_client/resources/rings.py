@@ -1,4 +1,4 @@
-"""A pool's hash ring: who owns which share of the keys, and what a change of its instances would move."""
+"""A pool's hash ring: each instance's share of the keys, and what a change of the instances would move."""
 
 from dataclasses import dataclass
 

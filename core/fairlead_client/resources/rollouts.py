@@ -21,8 +21,8 @@ class RoleRollout:
 class TemplateRevision:
     """Engine and templates that the pool has or had; a higher number is newer.
 
-    `in_force` = the spec has them now. `completed` = all instances had them last. `diff` is what going back to it would
-    change in the spec, like a JSON patch: a list of {op, path, before, after}.
+    `in_force` = the spec has them now. `completed` = they were the last that all instances had. `diff` is what going
+    back to it would change in the spec, like a JSON patch: a list of {op, path, before, after}.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Schedules: their windows, what they set at an instant, and what became of their starts."""
+"""Schedules: their windows, the values they set at an instant, and the outcomes of their starts."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -82,13 +82,15 @@ class InForceAt:
     """The mode of the ratio."""
     ratio_method: str
     deciding: dict[str, list[str]]
-    """The schedules that decide each subject that one does."""
+    """Keyed by subject, the schedules that decide it."""
     next_change: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRun:
-    """What became of a start. `by` names the schedules that overruled it; times are the operator's clock."""
+    """The outcome of a start. `overruled_by` names the schedules that overruled it; times are by the
+    operator's clock.
+    """
 
     pool: str
     schedule: str

@@ -1,4 +1,4 @@
-"""Search: what has a given part of a name in it, of every kind that has a page."""
+"""Search: objects of every kind with a page whose name contains the given text."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SearchKind(StrEnum):
-    """What was found; a request is found by the decision that routed it."""
+    """The kind of a hit; a request is found by the decision that routed it."""
 
     POOL = "pool"
     INSTANCE = "instance"
@@ -33,10 +33,10 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchGroup:
-    """What was found of one kind, newest first.
+    """The hits of one kind, newest first.
 
-    `more` says that others match too. `since` is the time of the oldest row that was looked at, where older ones were
-    not; None where all were.
+    `more` says that others match too. `since` is the time of the oldest row searched, if older rows were not searched;
+    None if all were.
     """
 
     kind: SearchKind
@@ -47,8 +47,8 @@ class SearchGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchReport:
-    """One group for each kind; none for an empty search. Where nothing was found by what may be a request's id, `note`
-    says why a decision may not be there.
+    """One group for each kind; none for an empty search. If the text may be a request's id and nothing was found,
+    `note` says why its decision may be missing.
     """
 
     q: str

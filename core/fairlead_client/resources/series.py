@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a series is of."""
+    """The subject of a series."""
 
     FLEET = "fleet"
     POOL = "pool"
@@ -18,11 +18,11 @@ class Drawn(StrEnum):
     """How a chart connects consecutive values."""
 
     LINE = "line"
-    """Measured in each step; None where nothing was."""
+    """Measured in each step; None if nothing was."""
     STEPS = "steps"
     """A value holds until the next one; None before the first known value."""
     POINTS = "points"
-    """Known at moments; the steps between them have none."""
+    """Known at single moments; the steps between them have no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +54,12 @@ class Series:
 
 
 class AnnotationKind(StrEnum):
-    """What happened."""
+    """The kind of an event."""
 
     SCALED = "scaled"
     """The desired number of instances changed."""
     REVISION = "revision"
-    """Another spec."""
+    """Another revision of the spec."""
     SCHEDULE = "schedule"
     """A schedule's window, until it closed."""
     FAILURE = "failure"
@@ -80,7 +80,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """What happened from `start` to `end`, oldest first; only the newest of a kind where `complete` is False."""
+    """The events from `start` to `end`, oldest first. If not `complete`, only the newest of a kind are listed."""
 
     start: datetime
     end: datetime
@@ -90,7 +90,7 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesMetric:
-    """A metric: its unit, what it can be asked of, and what it says."""
+    """A metric: its unit, the subjects that have it, and its meaning."""
 
     unit: str
     scopes: frozenset[Scope]

@@ -8,8 +8,8 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """`shared_at`: when its name was found to be shared by several conversations; then each of these is a session of
-    its own, and no instance holds this one.
+    """A session and its home. `shared_at`: when several conversations were found to share its name; since then each of
+    them is a separate session, and no instance holds this one.
     """
 
     pool: str
@@ -65,7 +65,7 @@ class KeptSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSessions:
-    """The sessions of a pool all of whose decisions are kept now, those that end first before."""
+    """The sessions of a pool whose decisions are all kept now, ordered by when that ends."""
 
     pool: str
     sessions: list[KeptSession]

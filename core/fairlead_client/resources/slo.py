@@ -46,7 +46,7 @@ class SloShare:
 
     `attainment` is the share of `requests`, the judged ones, that was in time; `ttft_attainment` and `tpot_attainment`
     look at one target each. `served_in_time` is the share in time of all that were asked for: judged, refused and
-    failed. Shares are None where there is nothing to share.
+    failed. Shares are None if there is nothing to share.
     """
 
     version: int | None
@@ -162,10 +162,10 @@ class WhatIfShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloWhatIf:
-    """What recorded requests would have met under other targets, served as they were: under these targets routers would
-    have queued and refused otherwise.
+    """How recorded requests would have met other targets, with the latencies they had. Under these targets routers
+    would have queued and refused differently.
 
-    `exact` says that both targets are steps of the recorded latencies, so that least and most are one.
+    `exact` says that both targets are steps of the recorded latencies, so that the least and the most are the same.
     """
 
     pool: str

@@ -27,7 +27,7 @@ def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
 def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
     """Whether a pool of this name made the object and nothing controls it any more.
 
-    That is so when its pool was deleted without its children.
+    Such objects remain when a pool was deleted without its children.
     """
     labels = metadata.get("labels") or {}
     made_by_us = MANAGED_BY.items() <= labels.items() and labels.get(POOL_LABEL) == identity.name
@@ -79,7 +79,8 @@ async def adopt_selected(cluster: Cluster, identity: PoolIdentity, claim: Claim)
 
 
 async def release(cluster: Cluster, identity: PoolIdentity, name: str) -> bool:
-    """Take all that is ours off a pod that the pool adopted. False when it is gone or not this pool's any more.
+    """Remove everything that Fairlead wrote on a pod that the pool adopted. False if the pod is gone or no longer this
+    pool's.
 
     Raises ClusterError.
     """

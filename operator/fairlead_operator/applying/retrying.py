@@ -16,7 +16,7 @@ from fairlead_operator.pool_identity import PoolIdentity
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS = 3.0
-"""A refusal that takes as long is a wait for something, such as an admission webhook that hangs."""
+"""A refusal that took this long waited for something, such as an admission webhook that hangs."""
 
 
 class NotOwned(Exception):

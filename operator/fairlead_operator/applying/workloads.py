@@ -1,4 +1,4 @@
-"""Sets the number of pods of a workload, through its scale subresource and nothing else of it."""
+"""Sets the number of pods of a workload, only through its scale subresource."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,7 +16,8 @@ SCALABLE: Mapping[WorkloadKind, Resource] = MappingProxyType(
 
 
 async def scale_workload(cluster: Cluster, namespace: str, target: ScaleTargetSpec, before: int, replicas: int) -> bool:
-    """Set the number, if it still is `before`: who changed it meanwhile is not overruled. False when it was not set.
+    """Set the number if it still is `before`, so that nobody's change meanwhile is overwritten. False if it was not
+    set.
 
     Raises ClusterError, also when it is changed at this moment.
     """

@@ -93,7 +93,7 @@ class GatewayObjects:
         return problem or GatewayFacts(parents=gateway_parents(found))
 
     async def _removed(self, identity: PoolIdentity, status: Mapping[str, Any]) -> GatewayFacts | None:
-        """Remove what is there; looked for once, and as long as the status lists gateways."""
+        """Remove the existing objects. They are looked for once, and again as long as the status lists gateways."""
         told = any(one.get("type") == ConditionType.GATEWAY_READY for one in status.get("conditions") or ())
         if not told and (self._is_removed or self._picker.service is None):
             return None
@@ -108,7 +108,7 @@ class GatewayObjects:
         return GatewayFacts(problem=GatewayProblem(reason=refusal.reason, message=refusal.message)) if refusal is not None else None
 
     async def _apply_pool(self, identity: PoolIdentity, wanted: dict[str, Any], found: dict[str, Any]) -> None:
-        """Put the GAIE InferencePool as it is then into `found`. Raises ClusterError, NotOwned, _NotShown."""
+        """Apply the GAIE InferencePool and store the result in `found`. Raises ClusterError, NotOwned, _NotShown."""
         try:
             found.update(await apply_owned(self._cluster, identity, Resource.GATEWAY_POOLS, wanted))
         except ClusterRefused as refused:

@@ -98,8 +98,8 @@ def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: It
 
 
 def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
-    """Where the routers of a slice listen for proxies: at the Service's own port, else at that of the usual name, else
-    at the first. A Service may have others, such as one for health checks.
+    """The port at which a slice's routers listen for proxies: the Service's own port, else the one with the usual name,
+    else the first. A Service may have other ports, such as one for health checks.
     """
     told = [(one.get("name"), int(one["port"])) for one in document.get("ports") or ()]
     preferred = sorted(told, key=lambda one: (one[1] != picker.port, one[0] != _PORT_NAME))
@@ -107,7 +107,7 @@ def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
 
 
 def _addresses(document: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether each router is ready, by address; not said means that it is."""
+    """Whether each router is ready, by address; a missing value means ready."""
     return {
         address: (one.get("conditions") or {}).get("ready") is not False
         for one in document.get("endpoints") or ()

@@ -16,7 +16,7 @@ from fairlead.tables import CLASS_NAME, DEFAULT_CLASS, MAX_PRIORITY_CLASSES, Pri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objectives:
-    """The classes that objectives of a pool declare, and a line for each objective that declares none, with why."""
+    """The classes that objectives of a pool declare. Each objective that declares none has a line that says why."""
 
     classes: tuple[PriorityClass, ...] = ()
     unused: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ _ENDED = frozenset({"Failed", "Succeeded"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A selected pod that is not an instance of the pool yet. `claimant` is the pool that has it already: uid and
+    """A selected pod that is not an instance of the pool yet. `claimant` is the pool that already owns it: uid and
     name, from the pod's owner reference.
     """
 

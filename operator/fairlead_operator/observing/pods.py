@@ -67,7 +67,7 @@ class Pod:
     reason: str
     trouble: Trouble | None
     revision: str = ""
-    """What decides whether it and another instance can hand on KV blocks."""
+    """The revision that decides whether it and another instance can hand on KV blocks."""
     shown: ShownPorts = NO_PORTS
     engine: PodEngine = UNKNOWN_ENGINE
 

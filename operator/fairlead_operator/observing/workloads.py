@@ -76,7 +76,7 @@ def place_of(metadata: Mapping[str, Any]) -> int:
 
 
 def template_of(metadata: Mapping[str, Any]) -> str:
-    """What names the template of a pod of a workload."""
+    """The identifier of the template of a workload's pod."""
     labels = metadata.get("labels") or {}
     return next((str(labels[name]) for name in _TEMPLATES if name in labels), "")
 

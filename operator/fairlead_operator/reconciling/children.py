@@ -33,7 +33,7 @@ class Children:
         self._changes = 0
 
     def changed(self) -> None:
-        """Look at them next time, even if they were found right a moment ago."""
+        """Check the children next time, even if they were found correct a moment ago."""
         self._changes += 1
 
     async def restore(

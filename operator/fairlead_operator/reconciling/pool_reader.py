@@ -21,11 +21,11 @@ from fairlead_operator.observing.pods import Pod, read_pods, with_engines
 from fairlead_operator.observing.workloads import WorkloadReading, read_workload, refused_workload
 from fairlead_operator.pod_templates import SELECTED_HASH
 from fairlead_operator.pool_identity import PoolIdentity
+from fairlead_operator.reconciling.lost_status import NOTHING, is_lost, standing_numbers
 from fairlead_operator.reconciling.revisions import Revisions
 from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas, read_role_objects, wanted_replicas
 from fairlead_operator.reconciling.rollouts import read_rollout, read_rollout_note
 from fairlead_operator.reconciling.specs import SpecInForce
-from fairlead_operator.reconciling.standing import NOTHING, is_lost, standing_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class PoolReading:
     rollout: Rollout | None = None
     """The rollout in progress, from the status or, if that is lost, from its revision."""
     standing: Mapping[Role, int]
-    """The numbers of instances that stand, of roles that the status has lost; empty where it has them."""
+    """The numbers of instances that stand, of roles that the status has lost; empty if it has them."""
 
     @property
     def status(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, drains, has_finalizer, releases
+from fairlead_operator.reconciling.lost_status import goes_on_from, ordinals_given
 from fairlead_operator.reconciling.pool_reader import PoolReader, PoolReading
 from fairlead_operator.reconciling.pool_round import PoolRound
 from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, present_outlook, seconds_to_replacement
@@ -36,7 +37,6 @@ from fairlead_operator.reconciling.roles import desired_pool, desired_roles, sca
 from fairlead_operator.reconciling.rollouts import rollout_round
 from fairlead_operator.reconciling.scaling import known_decisions, scaled
 from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_force
-from fairlead_operator.reconciling.standing import goes_on_from, ordinals_given
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.reconciling.windows import scheduled
 
@@ -79,7 +79,9 @@ def is_settled(facts: PoolFacts) -> bool:
 
 
 def _essence(facts: PoolFacts) -> list[tuple[ConditionType, str, str, str]]:
-    """What a status must tell at once; figures in the words of conditions besides Ready may wait for a whole round."""
+    """The parts of a status that must be reported at once; figures in the words of conditions besides Ready may wait
+    for a whole round.
+    """
     return [(one.type, one.status, one.reason, _words(one)) for one in pool_conditions(facts)]
 
 
@@ -118,7 +120,7 @@ class PoolReconciler:
         self._settled = None
 
     def children_changed(self) -> None:
-        """Check the Service, budgets and roles' objects next time, even if they were found right a moment ago."""
+        """Check the Service, budgets and roles' objects next time, even if they were found correct a moment ago."""
         self._writer.children_changed()
         self.changed()
 
@@ -200,8 +202,8 @@ class PoolReconciler:
         return await self._writer.apply(identity, releases(pods), None)
 
     async def report_deletion(self) -> float | None:
-        """Report a deleted pool that the control API still knows: while that was away, or without its finalizer. Unless
-        a pool of this name exists again.
+        """Report a deleted pool that the control API still knows, because it was deleted while the API was away or
+        without its finalizer. Nothing is reported if a pool of this name exists again.
 
         Raises ClusterError.
         """

@@ -1,4 +1,4 @@
-"""What one round of a pool read, was answered, and decided; and the events that it records. Pure."""
+"""One round of a pool: what it read, the control API's answer, its decisions, and the events that it records. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

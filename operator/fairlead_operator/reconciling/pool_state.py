@@ -123,7 +123,7 @@ def target_ports(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[int, ...
 
 
 def troubles_of(pods: tuple[Pod, ...]) -> tuple[Trouble, ...]:
-    """What keeps instances from running; instances that are being deleted are left out."""
+    """The troubles that keep instances from running; instances that are being deleted are left out."""
     return tuple(pod.trouble for pod in pods if pod.trouble is not None and not pod.instance.terminating)
 
 

@@ -61,7 +61,7 @@ class PoolWriter:
         """What was written last to the status, and the version of the pool that it was made for."""
 
     def children_changed(self) -> None:
-        """Check the children in the next round, even if they were found right a moment ago."""
+        """Check the children in the next round, even if they were found correct a moment ago."""
         self._children.changed()
 
     async def write(self, round_: PoolRound) -> Written:

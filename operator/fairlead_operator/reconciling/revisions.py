@@ -95,7 +95,7 @@ class Revisions:
         return found
 
     async def note(self, identity: PoolIdentity, in_force: SpecInForce, note: str) -> None:
-        """Have the revision of the spec in force say this of its rollout."""
+        """Write this note about its rollout into the revision of the spec in force."""
         name = revision_in_force(identity, in_force)
         if not name or self._noted == (name, note):
             return
@@ -150,7 +150,7 @@ class Revisions:
 
 
 def _as_in(document: Mapping[str, Any], data: Mapping[str, Any]) -> PoolSpec | None:
-    """The spec of a document with engine and templates of a revision; None when it is not valid with them."""
+    """The spec of a document with engine and templates of a revision; None if the result is not valid."""
     try:
         return parse_spec(rolled_back(document, data))
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""What is wanted of each role of a pool, who asked for it, and what of it changed; the roles' own objects. Pure."""
+"""The wanted numbers of a pool's roles, who asked for them, and their changes; the roles' own objects. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class ScaleStep:
         return f"{noun} wanted: {self.before} → {self.after} ({self.reason})"
 
     def figure(self, replicas: int) -> dict[str, Any]:
-        """A number of instances as the pool's history has it."""
+        """A number of instances in the form of the pool's history."""
         return {"replicas": replicas} if self.role is Role.BOTH else {"role": self.role.value, "replicas": replicas}
 
 

@@ -83,7 +83,7 @@ def read_rollout(document: object) -> Rollout | None:
 
 
 def rollout_document(rollout: Rollout) -> dict[str, Any]:
-    """The rollout as the status has it; what is not known is left out."""
+    """The rollout in the form of the status; unknown fields are left out."""
     document = {
         "key": rollout.key,
         "beganAt": format_time(rollout.began_at),

@@ -32,7 +32,7 @@ TOLD_SECONDS = 86_400.0
 
 
 def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
-    """Scaling's memory from a pool's status; empty where it cannot be read, or cannot have been written by an
+    """Scaling's memory from a pool's status; empty if it cannot be read, or cannot have been written by an
     operator.
     """
     try:
@@ -204,6 +204,6 @@ def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
 
 
 def _left(compared_at: float | None, period_seconds: float, now: float) -> float:
-    """The rest of the period; infinite when it is over, since then nothing is measured that could be compared."""
+    """The rest of the period; infinite once it is over, because nothing that could be compared is measured after it."""
     left = inf if compared_at is None else compared_at + period_seconds - now
     return left if left > 0 else inf

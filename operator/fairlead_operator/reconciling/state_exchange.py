@@ -54,7 +54,7 @@ class StateExchange:
     def _believed(self, observations: PoolObservations, state: PoolState) -> PoolObservations:
         """The observations as far as they can be trusted.
 
-        Right after an outage or a start, routers may not have reported yet, so their absence is not trusted.
+        Right after an outage or a start, routers may not have reported yet, so missing routers are not taken as gone.
         """
         now = self._clock()
         if self._answered_since is None or self._answered_since > now:

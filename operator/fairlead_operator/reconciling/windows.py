@@ -27,7 +27,7 @@ class WindowEvent:
 
     @property
     def figure(self) -> dict[str, Any]:
-        """The window as the pool's history has it."""
+        """The window in the form of the pool's history."""
         return {"schedule": self.schedule, "opened": self.opened}
 
 

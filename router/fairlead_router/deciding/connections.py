@@ -54,7 +54,7 @@ class RouterConnection(asyncio.Protocol):
         return self._loop.time() - self._made_at > GREETING_SECONDS
 
     def trust(self) -> None:
-        """The other has proven its identity: accept larger frames."""
+        """The peer has proven its identity: accept larger frames."""
         self._reader.largest = LARGEST_FRAME
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

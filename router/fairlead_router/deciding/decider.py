@@ -1,4 +1,4 @@
-"""Another router that this one may ask."""
+"""Another router, which this one may ask to decide."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class _Words:
         self._pool = pool
 
     def tell(self, word: Word, now: float) -> None:
-        """Send it."""
+        """Send a message to the decider."""
         self._connection.say(self._pool, bounded(word))
 
 
 class OtherRouter:
-    """A connection to a router that can be asked, and the pools for which it is asked."""
+    """A connection to a router that can decide for this one, and the pools for which it does."""
 
     def __init__(self, router: str, listed: Listed, now: Callable[[], float], ended: Callable[[OtherRouter], None]) -> None:
         self.listed = listed
@@ -70,7 +70,7 @@ class OtherRouter:
 
     @property
     def asked(self) -> tuple[Pool, ...]:
-        """The pools for which it decides."""
+        """The pools for which the other router decides."""
         return tuple(self._asked.values())
 
     def may_be_asked(self, pool: Pool) -> bool:
@@ -94,7 +94,7 @@ class OtherRouter:
             self._take_back(name, AGAIN_SECONDS)
 
     def _left(self, name: str) -> None:
-        """It does not decide for the pool."""
+        """The other router does not decide for the pool."""
         soon = self._now() - self._asked_at[name] < LONGEST_AGAIN_SECONDS
         pause = self._pauses[name] = min(2 * self._pauses.get(name, AGAIN_SECONDS / 2) if soon else AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
         self._take_back(name, pause)

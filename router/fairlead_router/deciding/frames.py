@@ -181,7 +181,7 @@ def _decode(content: bytes) -> Frame:
 
 
 def bounded(word: Word) -> Word:
-    """The word as it fits into a frame, whatever its request's length: names in a request are short."""
+    """The message, shortened to fit into a frame whatever its request's length; names in a request are short."""
     if not isinstance(word, Asked | UnderWay):
         return word
     request = word.request

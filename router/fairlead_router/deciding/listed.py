@@ -21,8 +21,8 @@ from fairlead_router.deciding.frames import PROTOCOL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A router and where it listens. The asking and the asked router prove to each other that they know its `secret`.
-    Each process makes a new one, and it never crosses that connection.
+    """A router and its address. Both routers of a connection prove to each other that they know its `secret`. Each
+    process makes a new secret, and it never crosses that connection.
     """
 
     router: str

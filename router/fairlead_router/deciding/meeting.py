@@ -1,4 +1,6 @@
-"""Makes connections to all listed routers, repeats failed ones, and ends those that are listed no more."""
+"""Connects to all listed routers, repeats failed attempts, and ends connections to routers that are no
+longer listed.
+"""
 
 from __future__ import annotations
 

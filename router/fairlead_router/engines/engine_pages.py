@@ -50,7 +50,7 @@ class MetricNames:
     sleep: str = ""
     """Gauge by `sleep_state` that shows whether it is awake."""
     least_seconds: float = LEAST_SECONDS
-    """Least time in which something moves while it works."""
+    """The shortest time in which something moves while the engine works."""
 
 
 _VLLM = MetricNames(
@@ -94,7 +94,7 @@ class PageUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFigures:
-    """The metrics of an engine, or of one of its ranks; None where they are silent."""
+    """The metrics of an engine, or of one of its ranks; None for metrics that it does not report."""
 
     kv_usage: float | None = None
     """The used share of the KV cache as reported, maybe not from 0 to 1."""
@@ -102,7 +102,7 @@ class EngineFigures:
     waiting: int | None = None
     kv_cache_tokens: int | None = None
     movement: Movement | None = None
-    """The figures that move with its steps; None where it shows none of them, or sleeps."""
+    """The figures that move with its steps; None if it shows none of them, or sleeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class EnginePage(EngineFigures):
     """An engine's metrics page."""
 
     ranks: Mapping[int, EngineFigures] = field(default_factory=dict)
-    """The same of each data-parallel rank, by the number that the engine gives it."""
+    """The figures of each data-parallel rank, by the engine's number of the rank."""
 
 
 def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
@@ -143,10 +143,19 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
     )
 
 
+def fetched_blocks(page: bytes) -> tuple[float, float]:
+    """What an engine with vLLM's NixlConnector has fetched from others since its start: bytes of KV blocks, and the
+    prompt tokens that they are of.
+    """
+    size = sum(value for _, value in _counts(page, "vllm:nixl_bytes_transferred_sum"))
+    by_source = _counts(page, "vllm:prompt_tokens_by_source_total")
+    return size, sum(value for labels, value in by_source if b'source="external_kv_transfer"' in labels)
+
+
 def _movements(
     page: bytes, names: MetricNames, label: re.Pattern[bytes], running: Mapping[bytes, float], used: Sequence[Mapping[bytes, float]]
 ) -> dict[bytes, Movement]:
-    """The moving figures of each rank that is awake; empty where no rank shows them."""
+    """The moving figures of each rank that is awake; empty if no rank shows them."""
     counts = [_by_rank(_counts(page, name), label) for name in names.steps]
     if not any(counts):
         return {}

@@ -68,8 +68,8 @@ def _compared(field: str, value: Any) -> Any:
 
 
 def aliases_of(model: str, engines: Iterable[Mapping[str, Card]]) -> frozenset[str]:
-    """Further names by which all these engines serve the model (`--served-model-name a b`): cards of the same root,
-    without the parent that an adapter has. An engine that does not list the model says nothing of its names.
+    """More names by which all these engines serve the model (`--served-model-name a b`): cards with the same root, but
+    without the parent that an adapter has. An engine that does not list the model says nothing about its names.
     """
     shared: frozenset[str] | None = None
     for cards in engines:

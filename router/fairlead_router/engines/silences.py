@@ -23,14 +23,14 @@ class Stall(NamedTuple):
     """None: all ranks of the engine."""
 
     def concerns(self, rank: int | None) -> bool:
-        """Whether requests at this rank wait for what is stalled; None: nobody knows which rank has them."""
+        """Whether requests at this rank wait for the stalled rank; None: it is unknown which rank has them."""
         return self.ranks is None or rank in self.ranks
 
 
 class Silences:
-    """Keyed by address: since when each engine has answered nothing, how many requests it says that it runs, and
+    """Keyed by address: since when each engine has answered nothing, how many requests it reports as running, and
     whether it is stalled. An engine answers if it serves its metrics, which a working engine does while it computes, or
-    sends anything of a request.
+    sends any part of an answer.
 
     Times are those of `awake`, which stands still while this process does.
     """

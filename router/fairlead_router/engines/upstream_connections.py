@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import httptools
 
@@ -64,6 +64,15 @@ class UpstreamFailure(Exception):
         return self.kind not in UNREACHED
 
 
+class _Heard(NamedTuple):
+    """The parser's callbacks. Pieces of a body are as many as its events, and call no function of ours."""
+
+    on_header: Callable[[bytes, bytes], None]
+    on_headers_complete: Callable[[], None]
+    on_body: Callable[[bytes], None]
+    on_message_complete: Callable[[], None]
+
+
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an engine.
 
@@ -72,7 +81,7 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_failure", "_framed", "_interim", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_size", "_transport", "_waiter",
+        "_failure", "_framed", "_interim", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_transport", "_waiter",
         "address", "busy", "closed", "complete", "half_sent", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
     )  # fmt: skip
 
@@ -81,11 +90,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._loop = loop
         self._lost = lost
         self.address = address
-        self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._pieces: list[bytes] = []
-        self._size = 0
+        """What has arrived of a body and was not handed on. It stays the same list: the parser adds to it."""
+        heard = _Heard(self.on_header, self.on_headers_complete, self._pieces.append, self.on_message_complete)
+        self._parser = httptools.HttpResponseParser(heard)
         self.paused = False
         self._sink: Callable[[bytes], bool] | None = None
         self._failure: UpstreamFailure | None = None
@@ -118,8 +128,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.headers = []
         self._framed = False
         self._failure = None
-        self._pieces = []
-        self._size = 0
+        self._pieces.clear()
         if len(body) < 16384:
             transport.write(head + body)
         else:
@@ -164,7 +173,6 @@ class UpstreamConnection(asyncio.Protocol):
         """Put bytes back: they are read again before the rest."""
         if piece:
             self._pieces.insert(0, piece)
-            self._size += len(piece)
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bytes:
         """Hand every piece but the last to `sink`.
@@ -199,9 +207,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _take(self) -> bytes:
         pieces = self._pieces
-        self._pieces = []
-        self._size = 0
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        taken = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        return taken
 
     def abort(self, failure: UpstreamFailure | None = None) -> None:
         """Drop the connection now; a task that waits on it gets `failure`."""
@@ -267,7 +275,7 @@ class UpstreamConnection(asyncio.Protocol):
             if sink is not None:
                 self._flow(sink)
                 return
-            if self._size > HIGH_WATER and not self.paused and self._transport is not None:
+            if not self.paused and self._transport is not None and sum(map(len, self._pieces)) > HIGH_WATER:
                 self.paused = True
                 self._transport.pause_reading()
             self._wake()
@@ -301,10 +309,6 @@ class UpstreamConnection(asyncio.Protocol):
             self._framed = False
             return
         self.status = status
-
-    def on_body(self, body: bytes) -> None:
-        self._pieces.append(body)
-        self._size += len(body)
 
     def on_message_complete(self) -> None:
         if self._interim:

@@ -94,9 +94,10 @@ class Gateway:
         if endpoint is None and len(raw_path) > 1 and raw_path.endswith(b"/"):
             scope["raw_path"] = raw_path = raw_path[:-1]  # engines would redirect, and a client need not come twice
             endpoint = paths.find(raw_path)
-        given, client.explains = _asked(scope["headers"])
-        if given and is_shown_id(given):
-            client.name(given.encode())
+        if b"x-request-id" in client.headers or EXPLAIN_HEADER in client.headers:
+            given, client.explains = _asked(scope["headers"])
+            if given and is_shown_id(given):
+                client.name(given.encode())
         dialect = endpoint.dialect if endpoint is not None else paths.dialect_of(raw_path)
         try:
             if endpoint is None:
@@ -158,7 +159,7 @@ class Gateway:
             await self._holders.seek(parsed.document, endpoint, pool, headers)
         known_as, explain = client.known_as, client.explains
         request = self._routed.request(
-            pool, endpoint, parsed, headers, naming, key, arrived, body_bytes=len(body), client_id=known_as, explain=explain
+            pool, endpoint, parsed, headers, naming, key, arrived, body_bytes=len(body), client_id=known_as, explain=explain, movable=True
         )
         divisible = request.divisible
         name = pool.engine_name(parsed.model)
@@ -317,7 +318,7 @@ class Gateway:
 
 
 def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
-    """The id that a client gives its request, "" if it gives none, and whether it wants the decision kept."""
+    """The id that a client gives its request, "" without one, and whether the client wants the decision kept."""
     given, explains = "", False
     for name, value in headers:
         if name == b"x-request-id":

@@ -40,9 +40,10 @@ class Informing:
         """Whether its time to stop is nearly over: it refuses every new request."""
 
     async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
-        """Answer a LOCAL endpoint of the table of paths to a client for whom these pools open.
+        """Answer a LOCAL endpoint of the table of paths; `pools` are those that the client may use.
 
-        Raises BadRequest 404 for a model that is not served."""
+        Raises BadRequest 404 for a model that is not served.
+        """
         match endpoint.path:
             case "/v1/models":
                 await send_json(send, 200, {"object": "list", "data": self._models(opens)})
@@ -67,7 +68,7 @@ class Informing:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are taken."""
+        """Whether the router takes requests."""
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
@@ -155,7 +156,7 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
 
 
 def _card(name: str, model: str, pools: Iterable[Pool]) -> dict[str, object]:
-    """The card of a name by which these pools serve a model: the facts on which their engines agree."""
+    """The model card for one name in these pools: the facts on which their engines agree."""
     told = merged([cards[model] for pool in pools for cards in pool.engines.cards.values() if model in cards])
     return {"id": name, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} | told | {"id": name, "object": "model"}
 

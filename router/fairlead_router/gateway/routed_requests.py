@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, prompt_root
 from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
+from fairlead.tables import DEFAULT_CLASS
 from fairlead_router.gateway.claims import priority_class, tenant
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.pools.keys import GatewayKey, GatewayKeys
@@ -35,7 +36,7 @@ from fairlead_router.protocols.refusals import BadRequest, Headers
 from fairlead_router.protocols.requests import ParsedRequest
 from fairlead_router.protocols.session_names import beginning, session_names
 from fairlead_router.relaying.calls import Calls
-from fairlead_router.relaying.dividing import is_divisible
+from fairlead_router.relaying.dividing import is_divisible, sidecars_divide
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.response_holders import previous_response
 from fairlead_router.serving.bodies import header_value
@@ -52,7 +53,7 @@ Document = Mapping[str, Any]
 
 
 class PromptSize(NamedTuple):
-    """`counted_bytes` are the bytes from which the prompt's tokens are counted."""
+    """The size of a prompt. `counted_bytes` are the bytes from which its tokens are estimated."""
 
     kind: str
     counted_bytes: int
@@ -60,7 +61,7 @@ class PromptSize(NamedTuple):
 
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
-    """The size from which the tokens of a request's prompt are counted."""
+    """The size from which the prompt's tokens are estimated."""
     length = len(prompt.text)
     if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
@@ -121,7 +122,7 @@ class RoutedRequests:
         self._trusted = trusted
 
     def pool_for(self, model: str | None, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
-        """The pool for a request, of those that `opens` or else its key opens. Raises BadRequest 404, also for a pool
+        """The pool for a request, among `opens` or else the pools of its key. Raises BadRequest 404, also for a pool
         that its key does not open.
         """
         try:
@@ -145,52 +146,64 @@ class RoutedRequests:
         within: tuple[str, ...] | None = None,
         client_id: str = "",
         explain: bool = False,
+        movable: bool = False,
+        by_sidecar: bool = False,
     ) -> RoutingRequest:
         """The request as routing sees it. `naming` are the headers that may name the session, `within` the only
         instances that may serve it. A request that continues a response may go only to the instance that holds it.
-        `client_id` is the client's own id of the request; with `explain` the router keeps its decision.
+        `client_id` is the client's own id of the request; with `explain` the router keeps its decision. `movable`: this
+        router sends the request itself, so it can let engines hand on KV blocks before. `by_sidecar`: not this router
+        but a side-car divides it between prefill and decode.
         """
+        document = parsed.document
         prompt = parsed.prompt.text
         previous: str | None = None
-        if "previous_response_id" in parsed.document and (response := previous_response(parsed.document, endpoint)) is not None:
+        if "previous_response_id" in document and (response := previous_response(document, endpoint)) is not None:
             previous = self._held.session(response)
             within = self._holder(response, pool, within)
-        names = session_names(naming, pool.session_header, parsed.document, previous)
+        names = session_names(naming, pool.session_header, document, previous)
         adapter = pool.adapter(parsed.model)
         root = prompt_root(adapter, parsed.prompt.root)
         blocks = block_hashes(prompt, pool.block_bytes, root)
-        size, sizes = prompt_size(endpoint, parsed.document, parsed.prompt), pool.token_sizes
-        known = self._prompt_tokens.of(pool, endpoint.path, parsed.document, sizes.tokens(size.counted_bytes, size.kind), adapter)
+        (kind, counted_bytes, is_plain_text), sizes = prompt_size(endpoint, document, parsed.prompt), pool.token_sizes
+        prompt_tokens = sizes.tokens(counted_bytes, kind)
+        engine_blocks: tuple[int, ...] = ()
+        if pool.scheduler.caches.heard:
+            known = self._prompt_tokens.of(pool, endpoint.path, document, prompt_tokens, adapter)
+            prompt_tokens, engine_blocks = known.prompt_tokens, known.engine_blocks
         first_hash = first_bytes_hash(prompt, pool.block_bytes, blocks, root)
-        as_others = sizes.of(size.kind) == sizes.bytes_per_token
+        as_others = not blocks or sizes.of(kind) == sizes.bytes_per_token
         return RoutingRequest(
             id=self._calls.next_id(),
             arrived_at=arrived_at,
-            prompt_tokens=known.prompt_tokens,
-            prompt_bytes=size.counted_bytes,
-            prompt_kind=size.kind,
-            is_plain_text=size.is_plain_text,
-            block_tokens=0 if as_others or not blocks else max(1, round(known.prompt_tokens * pool.block_bytes / len(prompt))),
+            prompt_tokens=prompt_tokens,
+            prompt_bytes=counted_bytes,
+            prompt_kind=kind,
+            is_plain_text=is_plain_text,
+            block_tokens=0 if as_others else max(1, round(prompt_tokens * pool.block_bytes / len(prompt))),
             blocks=blocks,
             first_bytes_hash=first_hash,
             session=names[0] if names else None,
             further_names=names[1:],
-            beginning=beginning(parsed.document, first_hash) if names or pool.binds_beginnings else 0,
+            beginning=beginning(document, first_hash) if names or pool.binds_beginnings else 0,
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,
-            divisible=not pool.divides or (endpoint.divides and is_divisible(parsed.document)),
-            priority_class=priority_class(headers, key, pool, trusted=self._trusted),
+            divisible=not pool.divides
+            or (endpoint.divides and (sidecars_divide(endpoint.path, document) if by_sidecar else is_divisible(document))),
+            movable=movable and pool.moves_caches and endpoint.divides and is_divisible(document),
+            by_sidecar=by_sidecar,
+            priority_class=priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
             tenant=tenant(headers, key, pool, trusted=self._trusted),
             body_bytes=body_bytes,
-            engine_blocks=known.engine_blocks,
+            engine_blocks=engine_blocks,
             client_id=client_id,
             explain=explain,
             within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
         )
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Only the instance that holds the response, if it takes requests and is among those that may serve this one.
-        Otherwise any of these; its engine then says that it does not know the response.
+        """Only the instance that holds the response, if it takes requests and may serve this one. Otherwise any of
+        these instances; its engine then answers that it does not know the response.
         """
         home = self._held.find(response)
         if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import zmq
 
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.sequences import SourceState
 from fairlead.kv_events.sources import Source
+from fairlead_router.kv_events.central import CentralSocket, CentralSubscription
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.subscriptions import Subscription
@@ -49,15 +51,23 @@ class InstanceEvents:
         target: Callable[[int], str],
         now: Callable[[], float],
         reader: SlicedReader,
+        central: CentralSocket | None = None,
+        *,
+        is_central: bool = False,
     ) -> None:
+        """`is_central`: engines may connect to a router, which hears them at its socket `central` if it has one."""
         self._target = target
         self._heard: set[str] = set()
         self.instance = instance
         self.told = tuple(told)
         self._caches = caches
         self._wrong_size = False
+        make = partial(CentralSubscription, central)
         self.subscriptions = [
-            Subscription(context, one, Source(instance=instance, rank=one.rank), caches, now, reader, self._judge) for one in told
+            (make if is_central and one.connects else Subscription)(
+                context, one, Source(instance=instance, rank=one.rank), caches, now, reader, self._judge
+            )
+            for one in told
         ]
 
     @property
@@ -66,12 +76,17 @@ class InstanceEvents:
         return all(one.connected for one in self.subscriptions)
 
     @property
+    def unheard(self) -> list[Subscription]:
+        """Sources whose engine connects to a router, and of which nothing has come here."""
+        return [one for one in self.subscriptions if one.told.connects and not one.connected]
+
+    @property
     def has_wrong_size(self) -> bool:
         """Whether its block size differs from its pool's."""
         return self._wrong_size
 
     def check(self) -> None:
-        """Ask again for overdue replays, and judge the sources again; runs about once a second."""
+        """Repeat overdue questions for replays, and judge the sources again; call it about once a second."""
         for one in self.subscriptions:
             one.check_replay()
         self._judge()
@@ -84,7 +99,7 @@ class InstanceEvents:
         self._hear({})
 
     def readings(self) -> list[EventReading]:
-        """One per rank."""
+        """One reading per rank."""
         return [self._reading(one) for one in self.subscriptions]
 
     def _reading(self, one: Subscription) -> EventReading:

@@ -31,10 +31,10 @@ class Belief:
         self.predicted_tokens = 0
         self.reported_tokens = 0
         self.difference_tokens = 0
-        """The sum over requests of the absolute difference."""
+        """The absolute difference between predicted and reported tokens, summed over all requests."""
 
     def compare(self, predicted_tokens: int, reported_tokens: int) -> None:
-        """One more request."""
+        """Count one more request."""
         self.requests += 1
         self.exact += predicted_tokens == reported_tokens
         self.predicted_tokens += predicted_tokens

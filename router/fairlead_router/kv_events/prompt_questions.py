@@ -124,7 +124,9 @@ class PromptQuestions:
         return PromptAnswer(question=question, tokens=told.tokens, strings=strings or ())
 
     async def _texts(self, asked: Asked, tokens: list[int]) -> list[str]:
-        """The text of each token, for an engine whose `/tokenize` returns only ids; empty if it does not say."""
+        """The text of each token, for an engine whose `/tokenize` returns only ids; empty if the engine
+        cannot give it.
+        """
         try:
             return msgspec.json.decode(await self._post(asked, "/detokenize", detokenizing(tokens, asked.model)), type=_Texts).text
         except (UpstreamFailure, msgspec.MsgspecError):

@@ -41,9 +41,9 @@ class Rendering:
     """
 
     merge_system: bool = False
-    """System messages among the others join the first one: the template takes none elsewhere."""
+    """System messages after the first message are merged into the first one, because the template takes none later."""
     disabled_effort: str = "none"
-    """The effort that stands for `thinking: {"type": "disabled"}`: `low` if the template knows no `none`."""
+    """The effort that `thinking: {"type": "disabled"}` stands for: `low` if the template does not know `none`."""
 
 
 RENDERINGS = tuple(Rendering(merge_system=merge, disabled_effort=effort) for effort in ("none", "low") for merge in (False, True))
@@ -179,7 +179,7 @@ def _message(message: object) -> Fields | None:
 
 
 def _unbilled(content: object) -> object:
-    """A system message's content as it is rendered, so without the line that Claude Code changes with every request."""
+    """A system message's content as it is rendered, without the line that Claude Code changes with every request."""
     if isinstance(content, str):
         return without_billing(content)
     if not isinstance(content, list):
@@ -230,8 +230,8 @@ def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
 
 
 def _texts(content: object) -> Iterable[str]:
-    """The texts of a content: one, or those of its parts. That a single part and a text have the same tokens is vLLM's
-    rule, which makes a part of each text.
+    """The texts of a content: one, or those of its parts. vLLM makes a part of each text, so a single part and a text
+    have the same tokens.
     """
     if isinstance(content, list) and content:
         return [part["text"] for part in content]

@@ -55,7 +55,7 @@ class SlicedReader:
             self._loop.call_soon(self._slice)
 
     def _slice(self) -> None:
-        """One slice for all; the loop serves requests before the next."""
+        """Read one slice of all sockets; the loop serves requests before the next slice."""
         self._scheduled = False
         until = perf_counter() + SLICE_SECONDS
         while self._ready and perf_counter() < until:

@@ -32,6 +32,8 @@ class EventSource:
     endpoint: str
     replay_endpoint: str | None
     topic: str
+    connects: bool = False
+    """Whether the engine connects to this endpoint, which then is a router's, and binds none."""
 
 
 class _Told(msgspec.Struct):
@@ -95,11 +97,18 @@ def read_sources(answer: bytes, engine_type: str, address: str) -> tuple[EventSo
             endpoint=_reachable(one.endpoint, host),
             replay_endpoint=None if one.replay_endpoint is None else _reachable(one.replay_endpoint, host),
             topic=one.topic or "",
+            connects=_connects(one.endpoint, host),
         )
         for rank, one in told.items()
         if one.endpoint is not None and one.publisher in (None, "zmq")
     ]
     return tuple(sorted(found, key=lambda source: source.rank))
+
+
+def _connects(endpoint: str, host: str) -> bool:
+    """Whether the engine at this host connects to the endpoint: it binds one that names every address, or its own."""
+    matched = _ENDPOINT.fullmatch(endpoint)
+    return matched is not None and matched["host"] not in (*_EVERY_ADDRESS, host) and "*" not in endpoint
 
 
 def _server_info(answer: bytes) -> _ServerInfo:

@@ -80,14 +80,25 @@ class Subscription:
         self._replay_due = 0.0
         self._tries = 0
         self._closed = False
-        self._live = self._opened(zmq.SUB)
-        self._live.subscribe(told.topic)
-        self._monitor: Socket = self._live.get_monitor_socket(_CONNECTION_EVENTS)
         self._known: tuple[bool, int | None] = (False, None)
         """Whether it was settled, and its block size, when `changed` was last called."""
-        self._live.connect(told.endpoint)
+        self._open()
+
+    def _open(self) -> None:
+        """Begin to hear what it publishes."""
+        self._live = self._opened(zmq.SUB)
+        self._live.subscribe(self.told.topic)
+        self._monitor: Socket = self._live.get_monitor_socket(_CONNECTION_EVENTS)
+        self._live.connect(self.told.endpoint)
         for socket in (self._monitor, self._live):
-            reader.watch(socket, self)
+            self._reader.watch(socket, self)
+
+    def _hear_no_more(self) -> None:
+        """The opposite of `_open`."""
+        self._live.disable_monitor()
+        for socket in (self._monitor, self._live):
+            self._reader.unwatch(socket)
+            socket.close(linger=0)
 
     @property
     def state(self) -> SourceState:
@@ -133,11 +144,8 @@ class Subscription:
         if self._closed:
             return
         self._closed = True
-        self._live.disable_monitor()
         self._close_replay()
-        for socket in (self._monitor, self._live):
-            self._reader.unwatch(socket)
-            socket.close(linger=0)
+        self._hear_no_more()
 
     # ── what arrives ──
 
@@ -160,9 +168,13 @@ class Subscription:
             _skip_rest(live)
             self.unreadable += 1
             return True
+        self._take_published(number, payload)
+        return True
+
+    def _take_published(self, number: bytes, payload: bytes) -> None:
         batch = self._decoded(payload)
         if batch is None:
-            return True
+            return
         self.lag_seconds = max(0.0, self._now() - batch.ts)
         place = int.from_bytes(number, "big")
         if self._unapplied or not self._tracker.follows(place, batch.ts):
@@ -171,7 +183,6 @@ class Subscription:
             self._apply(batch)
             if not self._known[0]:
                 self._note_state()
-        return True
 
     def _take_replayed(self) -> bool:
         frames = None if self._replay is None else _received(self._replay)

@@ -141,7 +141,7 @@ def _decode_slowly(payload: bytes) -> WireBatch:
 
 
 def _event(raw: msgspec.Raw) -> WireEvent | None:
-    """None for an event that this version does not know."""
+    """The event; None if this version does not know its kind."""
     if _is_map(bytes(raw)):
         return _MAP_EVENT.decode(raw) if _EVENT_NAME.decode(raw).type in _KNOWN else None
     items = _EVENT_ITEMS.decode(raw)

@@ -1,6 +1,6 @@
-"""Every way in which a request for a pool's engines can end, and what follows from it.
+"""Every way in which a request for a pool's engines can end, and its consequences.
 
-This is the one table: a pool ends requests by it, keys are charged by it, and docs/gateway.md prints it. A client that
+This one table decides how a pool ends requests and what keys are charged, and docs/gateway.md prints it. A client that
 asked for work pays for it, even if it does not wait for the answer. A client that got nothing because an engine or the
 pool failed does not.
 """
@@ -49,7 +49,7 @@ class Outcome(Enum):
 
 
 class Consequences(NamedTuple):
-    """What follows from an ending. `when`, `slo` and `answered` are for people."""
+    """The consequences of an ending. `when`, `slo` and `answered` are for people."""
 
     when: str
     charged: Charged

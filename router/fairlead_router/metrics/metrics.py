@@ -39,6 +39,8 @@ class RouterMetrics(Collector):
         self.pool_readings: list[PoolReading] = []
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
         """The state of instances' KV events, by pool and instance."""
+        self.unknown_kv_events: Callable[[], int] = int
+        """Messages of engines that connected to publish KV events, of topics that name no instance."""
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
         """The reports of learning policies, by pool."""
         self.training = TrainingCounters()
@@ -89,6 +91,11 @@ class RouterMetrics(Collector):
         yield from reading_families(self.pool_readings)
         yield from instance_families(self.readings)
         yield from event_families(self.event_readings())
+        yield GaugeMetricFamily(
+            "fairlead_router_kv_events_of_unknown_pods",
+            "Messages that came to the port for KV events, of topics that name no instance now.",
+            self.unknown_kv_events(),
+        )
         yield from belief_families({pool: counters.beliefs for pool, counters in self.pools.items()})
         yield from token_families({pool: (counters.known_prompts, counters.tokenizing) for pool, counters in self.pools.items()})
         yield from learning_families(self.training, self.learning_reports())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 
+from fairlead.reports.moves import CacheFate, CacheTransfer
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
@@ -39,7 +40,7 @@ class Distribution:
 
 
 class ClassCounters:
-    """What happened to the requests of one priority class."""
+    """Counters of the requests of one priority class."""
 
     __slots__ = ("refused", "submitted", "ttft")
 
@@ -50,7 +51,7 @@ class ClassCounters:
 
 
 class PoolCounters:
-    """What happened in one pool since the router started."""
+    """Counters of one pool since the router started."""
 
     __slots__ = (
         "beliefs",
@@ -81,6 +82,9 @@ class PoolCounters:
         "served",
         "submitted",
         "tokenizing",
+        "transferred_tokens",
+        "transferring",
+        "transfers",
         "ttft",
         "uncarried",
         "unfetched",
@@ -126,6 +130,10 @@ class PoolCounters:
         """Requests to a pool with KV events, by how much of the prompt's tokens was known."""
         self.tokenizing: Counter[str] = Counter()
         """Questions for a prompt's tokens, by outcome."""
+        self.transfers: Counter[str] = Counter()
+        """Attempts to bring KV blocks from one instance to another, by how they ended (`CacheFate`)."""
+        self.transferred_tokens = 0
+        self.transferring = Distribution()
         self.prefill = Distribution()
         self.handover = Distribution()
         self.ttft = Distribution()
@@ -146,11 +154,18 @@ class PoolCounters:
                 pass
 
     def plausible(self, tokens: int | None) -> int | None:
-        """The token count that an engine reported; None, and counted, where it is impossible."""
+        """The token count that an engine reported; None if it is impossible, which is counted."""
         if tokens is None or 0 <= tokens <= MOST_TOKENS:
             return tokens
         self.implausible_usages += 1
         return None
+
+    def count_transfer(self, transfer: CacheTransfer) -> None:
+        """KV blocks were to go from one instance to another."""
+        self.transfers[transfer.fate.value] += 1
+        self.transferred_tokens += transfer.tokens
+        if transfer.fate is CacheFate.MOVED:
+            self.transferring.observe(transfer.seconds)
 
     def count_decode_only(self, dispatch: Dispatch) -> None:
         """A request was dispatched: count it if a decode instance computes it whole."""
@@ -158,9 +173,10 @@ class PoolCounters:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
     def compare(self, dispatch: Dispatch, cached_tokens: int) -> None:
-        """Count how far the router's belief about the instance's cache is from what its engine found there.
+        """Count the difference between what the router believed was in the instance's cache and what the engine found
+        there.
 
-        It skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
+        Skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"

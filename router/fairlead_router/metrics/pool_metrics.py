@@ -108,6 +108,17 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         "Prefills whose engine named no KV blocks, so that the decode instance computed the prompt again.",
         labels=["pool"],
     )
+    cache_moves = CounterMetricFamily(
+        "fairlead_router_cache_moves",
+        "Attempts to bring KV blocks from one instance to another, by fate: moved, or why not (late, lost, refused, unnamed).",
+        labels=["pool", "fate"],
+    )
+    moved_tokens = CounterMetricFamily(
+        "fairlead_router_cache_moved_tokens", "Tokens whose KV blocks went from one instance to another.", labels=["pool"]
+    )
+    moving = HistogramMetricFamily(
+        "fairlead_router_cache_move_seconds", "Asking for KV blocks until the other instance had them.", labels=["pool"]
+    )
     prefill = HistogramMetricFamily(
         "fairlead_router_prefill_seconds", "Sending to a prefill instance to its answer with the KV blocks.", labels=["pool"]
     )
@@ -143,6 +154,10 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         handed_over_tokens.add_metric([pool], counters.handed_over_tokens)
         recomputed.add_metric([pool], counters.recomputed_tokens)
         carrying.add_metric([pool], counters.carrying.cumulative(), counters.carrying.total)
+        for fate, count in counters.transfers.items():
+            cache_moves.add_metric([pool, fate], count)
+        moved_tokens.add_metric([pool], counters.transferred_tokens)
+        moving.add_metric([pool], counters.transferring.cumulative(), counters.transferring.total)
         lost.add_metric([pool], counters.lost_moves)
         unkept.add_metric([pool], counters.unkept_decisions)
         stalls.add_metric([pool], counters.engine_stalls)
@@ -173,6 +188,9 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         handed_over_tokens,
         recomputed,
         carrying,
+        cache_moves,
+        moved_tokens,
+        moving,
         unkept,
         lost,
         stalls,
@@ -268,7 +286,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
 
 
 class TrainingCounters:
-    """What happened between a router and its trainer since the router started."""
+    """Counters between a router and its trainer since the router started."""
 
     __slots__ = ("refused", "rounds", "trainers_lost")
 

@@ -39,7 +39,7 @@ HeaderPairs = list[tuple[bytes, bytes]]
 
 
 class Account(Protocol):
-    """One picked request, from the beginning of its response on."""
+    """One picked request, from the start of its response."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
         """The response began, from the endpoint `served` if that is known: headers to set in it."""
@@ -105,13 +105,14 @@ class RoutedAccount:
         if not self.told or not isinstance(dispatch, Dispatch):
             self.pool.account.cancel(self.ticket, now)
             return []
-        if served is not None and served != dispatch.address:
+        if served is not None and served != (dispatch.decode_address or dispatch.address):
             dispatch = self._follow(dispatch, served, now)
         self._status, event_stream = status_and_kind(headers)
-        kind = fault_of(self._status, credentials=self.pool.passes_credentials(dispatch.instance))
+        answering = answering_target(dispatch)
+        kind = fault_of(self._status, credentials=self.pool.passes_credentials(answering))
         if kind is not None:
             self._failed = True
-            self.pool.engine_failed(dispatch.instance, kind, now, self.ticket)
+            self.pool.engine_failed(answering, kind, now, self.ticket)
         elif self.ticket.request.streamed and event_stream and self._status < 400:
             hides_usage = self.asks_usage and not any(name == b"content-length" for name, _ in headers)
             self._reader = self.ticket.stream = StreamReader(self._dialect, hides_usage=hides_usage)
@@ -119,17 +120,17 @@ class RoutedAccount:
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
         """The proxy went down its list: the endpoints before `served` failed the request."""
-        pool = self.pool
+        pool, failed = self.pool, answering_target(dispatch)
         instance = next((name for name, address in pool.addresses.items() if address == served), None)
-        if instance is None or instance == instance_of(dispatch.instance):
+        if instance is None or instance == instance_of(failed):
             return dispatch
         by_address = {address: name for name, address in pool.addresses.items()}
         before = self.told[: self.told.index(served)] if served in self.told else self.told[:1]
         for address in before:
             if address in by_address:
                 pool.engine_failed(by_address[address], PASSED_OVER, now, self.ticket)
-        target = pool.target(instance, rank_of(dispatch.instance))
-        verdict = pool.account.retry(self.ticket, dispatch.instance, now, reached=True, to=target)
+        target = pool.target(instance, rank_of(failed))
+        verdict = pool.account.retry(self.ticket, failed, now, reached=True, to=target)
         return verdict if isinstance(verdict, Dispatch) else dispatch
 
     def _named(self, dispatch: Dispatch) -> HeaderPairs:
@@ -145,6 +146,8 @@ class RoutedAccount:
             named += decision_headers(dispatch)[1:]
         if (rank := rank_of(dispatch.instance)) is not None:
             named.append((b"x-fairlead-rank", b"%d" % rank))
+        if dispatch.decode is not None:
+            named.append((b"x-fairlead-decode", instance_of(dispatch.decode).encode()))
         if pool.classes.are_declared:
             named.append((b"x-fairlead-priority-class", dispatch.request.priority_class.encode()))
         return named
@@ -182,13 +185,13 @@ class RoutedAccount:
             if self._status >= 400:
                 self._note_refusal(dispatch)
                 if refuses_name(self._status, b"".join(self._pieces or ()), self.name):
-                    pool.choice.names.doubt(instance_of(dispatch.instance))
+                    pool.choice.names.doubt(instance_of(answering_target(dispatch)))
                 pool.account.decline(ticket, now)
             elif self._is_answer():
-                pool.engine_worked(dispatch.instance, now)
+                pool.engine_worked(answering_target(dispatch), now)
                 pool.account.complete(ticket, now, self._usage())
             else:
-                pool.engine_failed(dispatch.instance, ANSWER, now, ticket)
+                pool.engine_failed(answering_target(dispatch), ANSWER, now, ticket)
                 pool.account.fail(ticket, now)
 
     def abandoned(self, now: float) -> None:
@@ -196,12 +199,12 @@ class RoutedAccount:
         reader, dispatch = self._reader, self.ticket.verdict
         if reader is not None and reader.failure is not None and isinstance(dispatch, Dispatch):
             self._failed = True
-            self.pool.engine_failed(dispatch.instance, ANSWER, now, self.ticket)
+            self.pool.engine_failed(answering_target(dispatch), ANSWER, now, self.ticket)
         if self._failed:
             self.pool.account.fail(self.ticket, now)
             return
         if reader is not None and reader.finished and isinstance(dispatch, Dispatch):
-            self.pool.engine_worked(dispatch.instance, now)
+            self.pool.engine_worked(answering_target(dispatch), now)
         self.pool.account.cancel(self.ticket, now)
 
     def _is_answer(self) -> bool:
@@ -228,12 +231,17 @@ class RoutedAccount:
     def _note_refusal(self, dispatch: Dispatch) -> None:
         """No proxy can send the request again, but the next request must not be refused for this."""
         if self.asks_usage and self._status in REFUSALS and names_the_option(b"".join(self._pieces or ())):
-            self._asking.refused(dispatch.address)
+            self._asking.refused(dispatch.decode_address or dispatch.address)
 
     def _remember(self, response: str | None) -> None:
         if is_response_id(response) and isinstance(self.ticket.verdict, Dispatch):
             self._remembered = True
-            self._held.remember(response, self.pool.key, self.ticket.verdict.instance, self.ticket)
+            self._held.remember(response, self.pool.key, answering_target(self.ticket.verdict), self.ticket)
+
+
+def answering_target(dispatch: Dispatch) -> str:
+    """The target that the proxy sent the request to, and whose answer this is."""
+    return dispatch.decode or dispatch.instance
 
 
 class DirectAccount:

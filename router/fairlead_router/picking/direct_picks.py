@@ -29,7 +29,9 @@ _ENDS_A_LINE = re.compile(rb"[\r\n\0]")
 
 
 class DirectPicks:
-    """Decides for such requests. `start` lets a request go on in a task of its own, which refuses it on a failure."""
+    """Picks instances for requests that bypass the scheduler. `start` continues a request in a task of its own, which
+    refuses the request if the work fails.
+    """
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class Say(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """The request is complete: decide where it goes. The receiver owns its body."""
+    """The request is complete: choose where it goes. The receiver owns its body."""
 
     headers: HeaderList
     body: bytes
@@ -143,7 +143,9 @@ class Exchange:
         return self._close(0, "")
 
     def picked(self, destination: str, changed: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes], body: bytes) -> Sequence[Action]:
-        """The request goes to `destination`, with these headers set and removed, and this body if it had one."""
+        """The request goes to `destination`, with these headers set and removed; `body` replaces its body, if it has
+        one.
+        """
         if self.stage is not Stage.DECIDING:
             return ()
         self.stage = Stage.PICKED

@@ -71,7 +71,7 @@ def session_headers(headers: HeaderList, session_header: bytes) -> dict[bytes, b
 
 
 def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
-    """Names of headers that are taken away before an engine sees the request.
+    """Names of headers that are removed before an engine sees the request.
 
     `x-gateway-destination-endpoint` is not among them: it is always replaced.
     """

@@ -119,7 +119,9 @@ class GrpcStream:
         self._tell_sent()
 
     def finish(self, status: int, message: str = "") -> None:
-        """End the call; if all is well after the waiting messages, else without them. Nobody listens to it any more."""
+        """End the call: after the waiting messages if all is well, else without them. Its events are ignored from now
+        on.
+        """
         if self._ended or self._closing is not None:
             return
         self.listener = None

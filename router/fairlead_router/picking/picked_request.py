@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from fairlead.targets import instance_of
 from fairlead_router.picking.accounts import Account
 from fairlead_router.picking.finding import withheld
 from fairlead_router.picking.messages import HeaderList
+from fairlead_router.picking.sidecars import PREFILL_HEADER
 from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.refusals import ErrorAnswer
@@ -93,9 +95,10 @@ class PickedRequest:
         if account is not None:
             account.abandoned(now)
 
-    def send(self, pool: Pool, endpoints: list[str], request_id: str, rank: int | None = None) -> None:
+    def send(self, pool: Pool, endpoints: list[str], request_id: str, rank: int | None = None, prefill: str | None = None) -> None:
         """Let it go to the first of the endpoints, or the next where that fails, with the client's credentials if the
-        first gets them. `rank` is the data-parallel rank, at whichever it goes to.
+        first gets them. `rank` is the data-parallel rank, at whichever it goes to; `prefill` is the instance that a
+        side-car lets compute the prompt.
         """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]
@@ -104,8 +107,13 @@ class PickedRequest:
         self._made_id = self._made_id or request_id
         if header_value(self.headers, b"x-request-id") is None:
             headers.append((b"x-request-id", self._made_id.encode()))
-        first = next((name for name, address in pool.addresses.items() if address == endpoints[0]), "")
-        removed = withheld(self.headers, credentials=pool.passes_credentials(first))
+        served = [next((name for name, address in pool.addresses.items() if address == endpoints[0]), "")]
+        if prefill is not None:
+            served.append(instance_of(prefill))
+            headers.append((PREFILL_HEADER, pool.addresses[served[1]].encode()))
+        removed = withheld(self.headers, credentials=all(map(pool.passes_credentials, served)))
+        if prefill is not None and PREFILL_HEADER in removed:
+            removed.remove(PREFILL_HEADER)  # it is replaced
         if rank is None and header_value(self.headers, RANK_HEADER) is not None:
             removed.append(RANK_HEADER)
         if not self.encoded:

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from functools import partial
 
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead.targets import instance_of, rank_of
+from fairlead.targets import instance_of
 from fairlead_router.gateway.claims import may_explain
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.routed_requests import RoutedRequests, answer_follows
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.accounts import RoutedAccount
 from fairlead_router.picking.direct_picks import DirectPicks, Work, of_http1
-from fairlead_router.picking.finding import any_pool, find_endpoint, members, opening, pool_of_service, session_headers
+from fairlead_router.picking.finding import any_pool, find_endpoint, opening, pool_of_service, session_headers
 from fairlead_router.picking.picked_request import PickedRequest
+from fairlead_router.picking.sidecars import decode_endpoints, members_and_prefills, rank_for_all
 from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.keys import GatewayKey, GatewayKeys
 from fairlead_router.pools.pool import Pool
@@ -120,7 +121,7 @@ class Picker:
         self._refuse(asked, body_too_slow(self._settings.timeouts.body))
 
     def memory_full(self, asked: PickedRequest) -> None:
-        """Refuse a body for which there is no room now."""
+        """Refuse a body that does not fit into memory now."""
         self._refuse(asked, memory_full())
 
     def next_id(self) -> str:
@@ -208,8 +209,8 @@ class Picker:
         return pool if pool is not None and self._pools.serves(pool) else None
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
-        """The pool of a request that needs no scheduler, and the name by which its engines know the model, which the
-        body has from now on.
+        """The pool of a request that needs no scheduler, and the name by which its engines know the model; the body now
+        carries that name.
         """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
@@ -250,9 +251,6 @@ class Picker:
         self._limit(asked.body)
         parsed = parse_request(asked.body, endpoint)
         pool = self._routed.pool_for(parsed.model, asked.headers, key, opens)
-        if pool.divides:
-            message = f"pool {pool.key} divides prefill and decode, which no proxy can follow; send the request to the router's own gateway"
-            raise BadRequest(501, "pool_divides", message)
         submit = partial(self._submit, asked, endpoint, subset, key, parsed, pool)
         if "previous_response_id" in parsed.document and self._holders.is_sought(parsed.document, endpoint, pool):
             self._start(asked, partial(self._seek_holder, asked, endpoint, parsed, pool, submit))
@@ -278,7 +276,7 @@ class Picker:
     ) -> None:
         headers = asked.headers
         naming = session_headers(headers, pool.session_header)
-        within = None if subset is None else members(pool, subset)
+        within = None if subset is None else members_and_prefills(pool, subset)
         size = len(asked.body)
         given = header_value(headers, b"x-request-id") or ""
         asked_for, allowed = asks_to_explain(headers), may_explain(key, anybody=self._settings.explains_without_key)
@@ -295,6 +293,7 @@ class Picker:
             within=within,
             client_id=given if is_shown_id(given) else "",
             explain=asked_for and allowed,
+            by_sidecar=pool.divides,
         )
         name = pool.engine_name(parsed.model)
         body = parsed.body if parsed.model == name else parsed.renamed(name)
@@ -337,16 +336,16 @@ class Picker:
         account.told = self._endpoints(pool, verdict, account.name)
         ticket.given = True  # as far as can be known: the proxy sends it now
         asked.account = account
-        account.asks_usage = asks is not None and not self._asking.refuses(verdict.address)
+        account.asks_usage = asks is not None and not self._asking.refuses(account.told[0])
         if asks is not None and not account.asks_usage:
             asked.body = asks.undone(asked.body)
-        asked.send(pool, account.told, ticket.request.id, rank_of(verdict.instance))
+        asked.send(pool, account.told, ticket.request.id, rank_for_all(verdict), None if verdict.decode is None else verdict.instance)
 
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
         """The verdict, or one for another instance if the chosen one is known by now to lack the name."""
         pool, verdict = account.pool, ticket.verdict
-        while isinstance(verdict, Dispatch) and pool.choice.names:
-            lacks = pool.choice.lacks(verdict, account.name, self.now())
+        while isinstance(verdict, Dispatch) and (pool.choice.names or pool.choice.handovers):
+            lacks = pool.choice.lacks(verdict, account.name, self.now()) or pool.choice.prefills_in_vain(verdict, self.now())
             other = None if lacks is None else pool.account.pass_over(ticket, lacks, self.now())
             if other is None:
                 break
@@ -354,9 +353,12 @@ class Picker:
         return verdict
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
-        """The choice, then as many fallbacks as may be named, of those that still accept and serve the name. A proxy
-        says the same rank to each, so they must have the same ranks.
+        """The chosen endpoint, then as many fallbacks as allowed, among those that still accept requests and serve the
+        name. A proxy names the same rank to each endpoint, so they must all have that rank. Where another instance
+        prefills, all of them decode.
         """
+        if dispatch.decode is not None:
+            return decode_endpoints(pool, dispatch, self.now(), name)[: 1 + self._settings.picker_fallbacks]
         endpoints, ranks = [dispatch.address], pool.ranks(instance_of(dispatch.instance))
         lacking = pool.choice.names.lacking(name, self.now()) if pool.choice.names else ()
         named = [*map(instance_of, dispatch.fallbacks)]

@@ -144,8 +144,8 @@ class PickerTls:
         self.context = tls_context(certificate, key)
 
     def look(self, now: float) -> None:
-        """Read the files again if they changed since, at most once a minute; a pair that cannot be used changes nothing
-        and is logged once.
+        """Read the files again if they have changed, at most once a minute; an unusable pair changes nothing and is
+        logged once.
         """
         if now - self._looked_at < LOOK_SECONDS:
             return
@@ -177,7 +177,7 @@ def _changed_at(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PickerListeners:
-    """The picker's sockets, bound; None where the settings name no port."""
+    """The picker's sockets, bound; None if the settings name no port."""
 
     picker: socket.socket | None
     health: socket.socket | None

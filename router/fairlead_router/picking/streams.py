@@ -250,7 +250,7 @@ class HealthStream:
         self._ended(self)
 
     def look(self) -> None:
-        """Tell a watcher what has changed."""
+        """Report changes to a watcher."""
         status = self._status()
         if self._service is not None and status != self._told:
             self._told = status

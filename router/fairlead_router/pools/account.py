@@ -13,6 +13,7 @@ from math import inf
 
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, PoolUse
+from fairlead.reports.moves import CacheTransfer
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal, Scheduler
 from fairlead.routing.knowledge.token_sizes import TokenSizes
@@ -208,7 +209,8 @@ class PoolAccount:
             self._counters.ttft.observe(now - ticket.request.arrived_at)
             if self._classes.are_declared:
                 self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
-            self.deliver(self._scheduler.first_token(ticket.request.id, now), now)
+            if results := self._scheduler.first_token(ticket.request.id, now):
+                self.deliver(results, now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
         """The instance failed before its answer had content: ask the scheduler for another one, or report that a proxy
@@ -229,10 +231,15 @@ class PoolAccount:
             ticket.stream = None
         return verdict
 
+    def fetched(self, ticket: Ticket, transfer: CacheTransfer, now: float) -> None:
+        """The attempt to bring the request's KV blocks to its instance is over."""
+        if ticket.ending is None:
+            self._scheduler.transferred(ticket.request.id, now, transfer)
+
     def carry_on(
         self, ticket: Ticket, left: str, now: float, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """The answer has begun and is to go on elsewhere: see `Scheduler.carry_on`. None where no other instance is
+        """The answer has begun and is to go on elsewhere: see `Scheduler.carry_on`. None if no other instance is
         left; then the ticket stays as it was.
         """
         if ticket.ended:
@@ -266,7 +273,7 @@ class PoolAccount:
 
     def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
         """The instance refused the request, which another one may serve. Returns where to try it, also `beyond` the
-        instances that it was for; None where no other is left. If that one serves it and the refusal `counts`, it was
+        instances that it was for; None if no other is left. If that one serves it and the refusal `counts`, it was
         the first instance's failure.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
@@ -278,11 +285,12 @@ class PoolAccount:
         return verdict
 
     def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
-        """The instance must not get the request after all. Returns where to send it, None where no other instance is
+        """The instance must not get the request after all. Returns where to send it, None if no other instance is
         left.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
+            self._counters.count_decode_only(verdict)
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict
@@ -302,7 +310,8 @@ class PoolAccount:
         if usage.cached_tokens is not None and isinstance(ticket.verdict, Dispatch):
             self._counters.compare(ticket.verdict, usage.cached_tokens)
         self._end(ticket, Ending.SERVED, now, usage)
-        self.deliver(self._scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens), now)
+        if results := self._scheduler.complete(ticket.request.id, now, usage.output_tokens, usage.cached_tokens):
+            self.deliver(results, now)
         request = ticket.request
         if usage.prompt_tokens and self._token_sizes.observe(
             request.prompt_bytes, usage.prompt_tokens, now, request.prompt_kind, text=request.is_plain_text
@@ -336,7 +345,7 @@ class PoolAccount:
             self.deliver(self._scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
-        """The request has waited for as long as it may: refuse it, if it still waits."""
+        """The request has waited as long as it may: refuse it if it still waits."""
         if not ticket.ended:
             self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
 
@@ -407,7 +416,7 @@ class PoolAccount:
 
 
 class KeptRows:
-    """The requests in flight to each instance of one pool, until `until`.
+    """The requests in flight on each instance of one pool, kept until `until`.
 
     Without them a draining instance would seem to have no requests while neither router reports them.
     """
@@ -419,7 +428,7 @@ class KeptRows:
         self.until = inf
 
     def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
-        """Keep the sent requests, not the queued ones: the other router queues those."""
+        """Keep the counts of sent requests, not of queued ones: the other router queues those."""
         for row in rows:
             sent = row.in_flight - row.waiting
             if sent > (self._rows[row.instance].in_flight if row.instance in self._rows else 0):
@@ -427,7 +436,7 @@ class KeptRows:
         self.until = now + KEEP_REPORTING_SECONDS
 
     def add_to(self, rows: dict[str, InstanceInFlight]) -> None:
-        """Raise `rows` to the kept counts where they report fewer."""
+        """Raise the counts in `rows` to the kept ones if they are lower."""
         for row in self._rows.values():
             known = rows.get(row.instance, row)
             rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))

@@ -1,4 +1,4 @@
-"""What requests cost their key: reserved when a request is routed, settled when it ends."""
+"""The charges of requests to their key: reserved when a request is routed, settled when it ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KeyLimits:
                 limit.change(per_minute / routers, now)
 
     def take_request(self, now: float) -> float:
-        """Take one request; else the seconds until there is one, and nothing is taken."""
+        """Take one request. If none is left, take nothing and return the seconds until there is one."""
         return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
 
     def return_request(self, now: float) -> None:
@@ -53,8 +53,8 @@ class KeyLimits:
         return max(1.0, self._tokens.wait_seconds(now, returning=self._promised))
 
     def reserve(self, prompt_tokens: int, answer_tokens: int, now: float) -> float:
-        """Take the tokens of a prompt and of its expected answer if one token at least is left; else the seconds until
-        there is, and nothing is taken: the request that was taken before is given back.
+        """Take the tokens of a prompt and of its expected answer, if at least one token is left. Otherwise take
+        nothing, give back the request taken before, and return the seconds until a token is left.
         """
         if self._tokens is None:
             return 0.0
@@ -75,7 +75,9 @@ class KeyLimits:
         return min(expected, most or expected, per_minute)
 
     def spend(self, tokens: int, promised: int, now: float) -> None:
-        """Take tokens unasked, or give back a negative number; `promised` changes what is reserved for answers."""
+        """Take tokens without asking, or give back a negative number; `promised` changes what is reserved
+        for answers.
+        """
         if self._tokens is not None:
             self._promised += promised
             self._tokens.take(tokens, now)
@@ -87,8 +89,8 @@ class KeyLimits:
 
 
 class Charge:
-    """The account of one request at its key. The tokens reserved for its prompt and its answer are taken from the limit
-    already; `most_tokens` is the most that an engine can truly have counted of either.
+    """What one request takes from its key. The tokens reserved for its prompt and answer are already taken from the
+    limit; `most_tokens` is the largest count that an engine can truthfully report for either.
     """
 
     __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "has_ended", "most_tokens")
@@ -122,7 +124,7 @@ class Charge:
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:
-        """Charge an answer's tokens as they arrive, where they exceed the reserved ones."""
+        """Charge an answer's tokens as they arrive, as far as they exceed the reserved ones."""
         more = tokens - self._answer
         if more > 0:
             self._answer += more

@@ -42,7 +42,7 @@ class EngineLives:
         self._events: dict[tuple[str, str], int] = {}
 
     def keep(self, present: Collection[tuple[Pool, InstanceEntry]]) -> None:
-        """Forget all other engines, and what is known of an engine whose place another has taken."""
+        """Keep these engines and forget all others; also forget an engine whose place another has taken."""
         addresses = {(str(pool.key), target): entry.address for pool, entry in present for target in pool.targets(entry.id)}
         if addresses == self._addresses:
             return
@@ -142,7 +142,7 @@ def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Ma
 
 
 def _words(life: Life, targets: Sequence[str]) -> str:
-    """Words that stay the same while the state lasts, as they are a condition's message."""
+    """The condition's message; it stays the same while the state lasts."""
     share = "half of the" if life is Life.SLOW else "longer than the"
     ranks = [str(rank) for target in targets if (rank := rank_of(target)) is not None]
     who = "it has requests and its engine"
@@ -153,7 +153,7 @@ def _words(life: Life, targets: Sequence[str]) -> str:
 
 
 def _avoidable(pool: Pool, entry: InstanceEntry, now: float) -> bool:
-    """Whether another instance can take what waits for this one."""
+    """Whether another instance can take the requests that wait for this one."""
     shut = pool.scheduler.broken(now)
     others = [one for one in pool.table.instances if one.accepting and one.id != entry.id and one.id not in shut]
     return any(one.role is entry.role or (entry.role is Role.PREFILL and one.role is Role.DECODE) for one in others)

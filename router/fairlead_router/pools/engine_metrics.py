@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from fairlead.instances import REACHABLE, InstanceState
 from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
-from fairlead_router.engines.engine_pages import METRIC_NAMES, EnginePage, PageUnreadable, read_models, read_page
+from fairlead_router.engines.engine_pages import METRIC_NAMES, EnginePage, PageUnreadable, fetched_blocks, read_models, read_page
 from fairlead_router.engines.model_cards import read_cards
 from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream import UpstreamPool
@@ -122,6 +122,8 @@ class EngineScraper:
             return None
         self._heard(pool, instance, address)
         told = read_page(page, engine.type, engine.kv_usage_metric)
+        if pool.moves_caches:
+            pool.engines.read_fetched(instance, *fetched_blocks(page))
         pool.see_ranks(instance, _ranks(pool, instance, address, told), self._now())
         self._silences.runs(address, told.running or 0)
         self._lives.saw(pool, entry, told)
@@ -177,7 +179,9 @@ def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
 
 
 def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
-    """The data-parallel ranks that the engine names now: on its page, and elsewhere where the page may lack some."""
+    """The data-parallel ranks that the engine names now: on its metrics page, or by other means if the page may lack
+    some.
+    """
     shown = () if page is None else tuple(page.ranks)
     if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:
         return shown

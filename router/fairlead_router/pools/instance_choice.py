@@ -10,6 +10,7 @@ from fairlead.instances import Role
 from fairlead.routing.contracts.schedulers import Dispatch, Scheduler
 from fairlead.tables import RoutingTable
 from fairlead.targets import instance_of
+from fairlead_router.pools.handovers import Handovers
 from fairlead_router.pools.served_names import ServedNames
 from fairlead_router.pools.side_circuits import SideCircuits
 
@@ -45,19 +46,25 @@ class OpinionBudget:
 class InstanceChoice:
     """The instances of one pool. `direct` counts the requests in flight to each that went past the scheduler."""
 
-    __slots__ = ("_accepting", "_addresses", "_declared", "_direct", "_divides", "_scheduler", "_writing", "circuits", "names", "opinions")
+    __slots__ = (
+        "_accepting", "_addresses", "_declared", "_direct", "_divides", "_scheduler", "_writing", "circuits", "handovers", "names",
+        "opinions",
+    )  # fmt: skip
 
     def __init__(self, scheduler: Scheduler, direct: Mapping[str, int]) -> None:
         self._scheduler = scheduler
         self._direct = direct
         self._addresses: dict[str, str] = {}
         self.names = ServedNames()
+        self.handovers = Handovers()
         self.opinions = OpinionBudget()
         self.circuits = SideCircuits()
         """Circuits of requests that go past the scheduler."""
 
     def take(self, table: RoutingTable) -> None:
-        """Use a newer table. What is known of an engine is forgotten when another one takes its place."""
+        """Use a newer table. When another engine takes the place of one, what was known of the old one is
+        forgotten.
+        """
         addresses = {entry.id: entry.address for entry in table.instances}
         same = [instance for instance, address in addresses.items() if self._addresses.get(instance) == address]
         self._addresses = addresses
@@ -67,6 +74,7 @@ class InstanceChoice:
         self._divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.names.keep_only(same, self._declared)
         self.circuits.keep_only(same)
+        self.handovers.keep_only(same)
 
     # ── names ──
 
@@ -92,6 +100,11 @@ class InstanceChoice:
         lacking = self.names.lacking(name, now)
         found = next((one for one in (dispatch.instance, dispatch.decode) if one is not None and instance_of(one) in lacking), None)
         return None if self._accepting.issubset(lacking) else found
+
+    def prefills_in_vain(self, dispatch: Dispatch, now: float) -> str | None:
+        """The target of this dispatch that would compute its prompt without handing the KV blocks over."""
+        in_vain = dispatch.decode is not None and self.handovers.is_in_vain(instance_of(dispatch.instance), now)
+        return dispatch.instance if in_vain else None
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
         """The accepting instances that are believed to lack the name though their lists do not say so. They must be

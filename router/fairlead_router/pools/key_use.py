@@ -13,8 +13,8 @@ Counted = tuple[str, int, KeyRefusal | None]
 
 
 class KeyUseCounts:
-    """Counts since they were taken last, by key, minute and refusal: at most one for each key and outcome, as they are
-    taken every second.
+    """Counts since the last take, by key, minute and refusal: at most one for each key and outcome, as they are taken
+    every second.
     """
 
     __slots__ = ("_counts", "_taken_at")

@@ -1,8 +1,8 @@
 """The gateway's check of API keys: whose key it is, whether it opens the requested pool, and whether it is within its
 limits.
 
-A key is looked up by the SHA-256 of the client's text. The time of a lookup depends on the digest, from which nobody
-can compute a key, so it need not be constant.
+A key is looked up by the SHA-256 of the client's text. A lookup need not take constant time: its duration depends on
+the digest, from which no key can be computed.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class KnownEngines:
     """
 
     __slots__ = (
-        "_cache_sizes", "_pool", "_ranks", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
+        "_cache_sizes", "_fetched", "_pool", "_ranks", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
     )  # fmt: skip
 
     def __init__(self, pool: PoolKey) -> None:
@@ -46,6 +46,7 @@ class KnownEngines:
         several data-parallel ranks, the size of one rank counts.
         """
         self._cache_sizes: dict[str, int] = {}
+        self._fetched: dict[str, tuple[float, float]] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
         """Data-parallel ranks, keyed by instance and address, as another process at the instance may have other ranks.
         """
@@ -61,7 +62,7 @@ class KnownEngines:
         self._ranks = {key: seen for key, seen in self._ranks.items() if key[0] in instances}
         self.told_ranks = {key: told for key, told in self.told_ranks.items() if key[0] in instances}
         self.lives = {target: life for target, life in self.lives.items() if instance_of(target) in instances}
-        for kept in (self.kv_usage, self.pages, self._cache_sizes, self.troubles, self.cards):
+        for kept in (self.kv_usage, self.pages, self._cache_sizes, self._fetched, self.troubles, self.cards):
             for gone in kept.keys() - instances:
                 del kept[gone]
         self.aliases = aliases_of(model, self.cards.values())
@@ -77,8 +78,18 @@ class KnownEngines:
         else:
             self.kv_usage[instance] = kv_usage
 
+    def read_fetched(self, instance: str, size: float, tokens: float) -> None:
+        """The bytes and tokens of KV blocks that the engine has fetched from others since its start."""
+        self._fetched[instance] = (size, tokens)
+
+    @property
+    def kv_bytes_per_token(self) -> float | None:
+        """Bytes of a token's KV blocks, as engines counted what they fetched; None before they fetched any."""
+        size, tokens = (sum(told) for told in zip(*self._fetched.values(), strict=True)) if self._fetched else (0.0, 0.0)
+        return size / tokens if size and tokens else None
+
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
-        """The engine named its ranks elsewhere than on its metrics page."""
+        """The engine named its ranks, but not on its metrics page."""
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
@@ -91,7 +102,7 @@ class KnownEngines:
         return found
 
     def forget_life(self, target: str) -> None:
-        """Another engine has taken the target's place."""
+        """Another engine has taken the target's place: forget the old one's progress."""
         del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
@@ -146,7 +157,7 @@ class KnownEngines:
         return True
 
     def found(self, instance: str, trouble: EngineTrouble, words: str | None) -> None:
-        """An instance has this trouble, in these words; None: it has not."""
+        """Record that an instance has this trouble, in these words; None: it does not have it."""
         if words is not None:
             self.troubles[instance][trouble] = words
         elif instance in self.troubles:
@@ -212,12 +223,12 @@ class RecalledEngines:
         return self.take(replace(memory, known=known), table, now)
 
     def of_instance(self, table: RoutingTable, now: float) -> EngineMemory | None:
-        """What still holds for the engines of this table; None if nothing does."""
+        """The earlier measurements that still hold for the engines of this table; None if none does."""
         self._memory = None if self._memory is None else believed(self._memory, table, now)
         return self._memory
 
     def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """The same for one of an instance's `parts` ranks, which has that part of its speed."""
+        """The same figures for one of an instance's `parts` ranks, which has that fraction of the instance's speed."""
         memory = self.of_instance(table, now)
         if memory is None:
             return None
@@ -225,7 +236,7 @@ class RecalledEngines:
         return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
 
     def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
-        """Bytes of prompt text per token; unknown where no figure is remembered."""
+        """Bytes of prompt text per token; unknown if no figure is remembered."""
         memory = self.of_instance(table, now)
         return UNKNOWN if memory is None else memory.known.bytes_per_token
 

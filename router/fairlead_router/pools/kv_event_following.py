@@ -19,6 +19,7 @@ from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.kv_events.central import CentralSocket
 from fairlead_router.kv_events.instances import EventReading, InstanceEvents
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_ranks, read_sources, sources_path
@@ -39,7 +40,16 @@ SWEPT_BLOCKS = 5_000
 MOST_SOCKETS = 65_000
 """More than ZMQ's 1,023: an instance takes up to four for each rank."""
 
+UNHEARD_SECONDS = 60.0
+"""How long an engine that connects to a router may compute without one of its events coming."""
+
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
+
+EVERY_INTERFACE = "0.0.0.0"  # noqa: S104  # engines are on other machines
+BY_TOPIC = "(its topic)"
+
+_BIND = "let it bind tcp://*:PORT"
+_REPLAY = "several routers share it only if it has a replay_endpoint, which each asks"
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +62,8 @@ class _Followed:
     ask_at: float = 0.0
     has_published: bool = False
     events: InstanceEvents | None = None
+    since: float = 0.0
+    """When its sources were known."""
     complaint: str = ""
     """What is wrong with its answer or its blocks; logged once."""
 
@@ -59,7 +71,13 @@ class _Followed:
 class KvEventFollower:
     """Follows the KV events of all reachable instances of all pools. Make it inside a running event loop."""
 
-    def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float]) -> None:
+    def __init__(
+        self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float], central_port: int | None = None
+    ) -> None:
+        """At `central_port` of every address, engines may connect to publish."""
+        self._central_port = central_port
+        self.central: CentralSocket | None = None
+        metrics.unknown_kv_events = lambda: 0 if self.central is None else self.central.unknown.total()
         self._pools = pools
         self._upstream = upstream
         metrics.event_readings = self.readings
@@ -69,6 +87,22 @@ class KvEventFollower:
         self._context: zmq.Context[Socket] | None = None
         """Made for the first engine that publishes: other routers need no such thread."""
         self._reader = SlicedReader()
+        if central_port is not None:
+            self.central = self._bound(central_port)
+
+    def _bound(self, port: int) -> CentralSocket | None:
+        """The socket that engines connect to; None where another process of this pod has the port."""
+        try:
+            return CentralSocket(self._zmq(), EVERY_INTERFACE, port, self._reader)
+        except zmq.ZMQError as error:
+            logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": port, "error": str(error)})
+            return None
+
+    def _zmq(self) -> zmq.Context[Socket]:
+        if self._context is None:
+            self._context = zmq.Context()
+            self._context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
+        return self._context
 
     async def follow(self) -> None:
         """Look once at the present instances; runs every FOLLOW_SECONDS."""
@@ -99,6 +133,8 @@ class KvEventFollower:
         for followed in self._followed.values():
             self._leave(followed)
         self._followed.clear()
+        if self.central is not None:
+            self.central.close()
         if self._context is not None:
             self._context.destroy(linger=0)
 
@@ -124,6 +160,7 @@ class KvEventFollower:
             except SourcesUnreadable as error:
                 sources = ()
                 self._complain(followed, str(error))
+        sources = sources or self._by_topic(followed)
         followed.has_published = followed.has_published or bool(sources)
         followed.ask_at = self._now() + (ASK_AGAIN_SECONDS if followed.has_published else SILENT_SECONDS)
         if sources != (() if followed.events is None else followed.events.told):
@@ -131,14 +168,29 @@ class KvEventFollower:
             if sources:
                 self._subscribe(followed, sources)
 
+    def _by_topic(self, followed: _Followed) -> tuple[EventSource, ...]:
+        """The source of an engine that does not tell where it publishes, by the topic of what came here."""
+        if followed.events is not None and followed.events.told[0].endpoint == BY_TOPIC:
+            return followed.events.told
+        topic = None if self.central is None else self.central.topic_of(followed.instance, followed.address)
+        return () if topic is None else (EventSource(rank=0, endpoint=BY_TOPIC, replay_endpoint=None, topic=topic, connects=True),)
+
     def _subscribe(self, followed: _Followed, sources: tuple[EventSource, ...]) -> None:
-        if self._context is None:
-            self._context = zmq.Context()
-            self._context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
+        followed.since = self._now()
         caches, known = followed.pool.scheduler.caches, followed.pool.engines
         named = partial(known.target, followed.instance, followed.address)
         try:
-            followed.events = InstanceEvents(self._context, followed.instance, sources, caches, named, self._now, self._reader)
+            followed.events = InstanceEvents(
+                self._zmq(),
+                followed.instance,
+                sources,
+                caches,
+                named,
+                self._now,
+                self._reader,
+                self.central,
+                is_central=self._central_port is not None,
+            )
         except zmq.ZMQError as error:
             self._complain(followed, f"its KV events cannot be subscribed to: {error}")
             return
@@ -151,10 +203,27 @@ class KvEventFollower:
         events.check()
         if not events.is_connected:
             followed.ask_at = 0.0  # it may have come back with other ports
+        unheard = self._why_unheard(followed, events)
+        if unheard is not None or not events.unheard:
+            followed.pool.engines.found(followed.instance, EngineTrouble.EVENTS_NOT_HEARD, unheard)
         wrong = WRONG_SIZE if events.has_wrong_size else None
         followed.pool.engines.found(followed.instance, EngineTrouble.BLOCK_SIZE_DIFFERS, wrong)
         if wrong:
             self._complain(followed, wrong)
+
+    def _why_unheard(self, followed: _Followed, events: InstanceEvents) -> str | None:
+        """Why nothing comes from an engine that connects to a router and holds blocks; None while all is well."""
+        unheard = events.unheard
+        computes = followed.pool.engines.kv_usage.get(followed.instance, 0.0) > 0
+        if not unheard or not computes or self._now() - followed.since < UNHEARD_SECONDS:
+            return None
+        endpoint = unheard[0].told.endpoint
+        if self._central_port is None:
+            return (
+                f"it connects to {endpoint} to publish its KV events; {_BIND}, or set FAIRLEAD_KV_EVENTS_PORT and point it at the routers"
+            )
+        told = "" if self.central is None else _unknown_words(self.central)
+        return f"it connects to {endpoint} to publish its KV events, and none came to this router; {_REPLAY}{told}"
 
     def _complain(self, followed: _Followed, complaint: str) -> None:
         if complaint != followed.complaint:
@@ -167,3 +236,10 @@ class KvEventFollower:
             followed.events.close()
             followed.events = None
             followed.pool.engines.found(followed.instance, EngineTrouble.BLOCK_SIZE_DIFFERS, None)
+            followed.pool.engines.found(followed.instance, EngineTrouble.EVENTS_NOT_HEARD, None)
+
+
+def _unknown_words(central: CentralSocket) -> str:
+    """The unknown topic with the most messages, if there is one."""
+    found = central.unknown.most_common(1)
+    return f"; topic {found[0][0].decode('utf-8', 'replace')[:100]!r} came {found[0][1]} times and names no instance" if found else ""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fairlead.instances import Role
 from fairlead.priority_classes import PriorityClasses
-from fairlead.reports.engines import EngineMemory
+from fairlead.reports.engines import EngineMemory, EngineTrouble
 from fairlead.reports.shares import Apart
 from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.routing.knowledge.token_sizes import FORGET_SECONDS, TokenSizes
@@ -24,6 +24,11 @@ from fairlead_router.pools.known_engines import KnownEngines, RecalledEngines
 from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
+_WHOLE = (
+    "decode instances compute its prompts themselves; give it a --kv-transfer-config whose connector names blocks in answers, as "
+    "NixlConnector does"
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -32,7 +37,7 @@ class Pool:
 
     __slots__ = (
         "__weakref__", "_engines", "_figures_off", "_forgets_at", "_ranks", "accepting", "account", "addresses", "apart", "binds_beginnings",
-        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "pass_credentials", "recalled",
+        "block_bytes", "choice", "classes", "counters", "divides", "engines", "header", "key", "metrics", "moves_caches", "pass_credentials", "recalled",
         "scheduler", "session_header", "table", "token_sizes",
     )  # fmt: skip
 
@@ -66,11 +71,15 @@ class Pool:
         self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))
         self.block_bytes = table.engine.block_bytes
         self.classes = PriorityClasses(table.priority_classes)
+        self.moves_caches = table.engine.kv_transfer is not None
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self.metrics.tables[str(table.pool)] = table.version
         self.engines.keep_only(self.addresses.keys(), table.model)
+        if not self.moves_caches:
+            for instance in self.addresses:
+                self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, None)
         self._ranks = self.engines.ranks(table.instances)
         self.choice.take(table)
         self.account.take(table, self.classes, self.token_sizes)
@@ -120,11 +129,11 @@ class Pool:
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
-        """The instance's targets: its ranks where it is known to have several, else the instance itself."""
+        """The instance's targets: its ranks if it is known to have several, otherwise the instance itself."""
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
-        """The target of an instance that a request goes to with this rank, or with none."""
+        """The target for a request to an instance with this rank, or without one."""
         known = self.ranks(instance)
         return target_of(instance, rank if rank in known else next(iter(known), None))
 
@@ -144,12 +153,12 @@ class Pool:
     # ── what was observed before ──
 
     def recall_engines(self, memory: EngineMemory, now: float) -> None:
-        """Use what was observed of the pool's instances before, each figure until it is measured here."""
+        """Use earlier observations of the pool's instances, each figure until it is measured here."""
         self.recalled.take(memory, self._counted(), now)
         self._go_by_recalled(now)
 
     def engine_memory(self, now: float) -> EngineMemory | None:
-        """What is known of one of its instances, kept for a router that starts; None where nothing is."""
+        """What was measured on one of its instances, kept for a router that starts; None if nothing was."""
         of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
         memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
         self._go_by_recalled(now)
@@ -170,7 +179,7 @@ class Pool:
     # ── what is learned ──
 
     def _recount(self, now: float) -> None:
-        """Use what was learned. Requests in flight keep the counts that they arrived with."""
+        """Use the learned token sizes. Requests in flight keep the counts that they arrived with."""
         self.account.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
         self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
 
@@ -183,12 +192,12 @@ class Pool:
                 self._recount(now)
 
     def decides_apart(self, why: Apart) -> None:
-        """This router decides alone for this reason, if it does so beside others."""
+        """This router decides alone, although others exist, for this reason."""
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """Seconds for which a measured quantity has been wrong by more than half, as seen by the calls of this
-        method.
+        """Seconds for which a measured quantity has been wrong by more than half, as seen at each call of
+        this method.
         """
         if not is_off:
             self._figures_off.pop(quantity, None)
@@ -208,7 +217,7 @@ class Pool:
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:
-        """The engines' name for what a client asked for."""
+        """The engines' name for the model that a client asked for."""
         model = self.table.model
         if asked is None or asked == model:
             return model
@@ -226,6 +235,14 @@ class Pool:
         fault = fault_of(kind)
         if fault is not None:
             self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
+
+    def handed_over(self, target: str, now: float, *, named_blocks: bool) -> None:
+        """A prefill for another instance has ended there, and its answer named the KV blocks, or none."""
+        self.counters.unfetched += not named_blocks
+        instance = instance_of(target)
+        in_vain = self.choice.handovers.note(instance, now, named_blocks=named_blocks)
+        words = f"its last {in_vain} prefills named no KV blocks, so {_WHOLE}" if in_vain else None
+        self.engines.found(instance, EngineTrouble.HANDS_NOTHING_OVER, words)
 
     def engine_worked(self, instance: str, now: float) -> None:
         """An engine answered in full."""

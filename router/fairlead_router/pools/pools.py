@@ -69,15 +69,15 @@ class Pools:
         return len(self._by_key)
 
     def now(self) -> float:
-        """The time by which pools count, in seconds."""
+        """The clock of all pools, in seconds."""
         return self._clock()
 
     def all(self) -> tuple[Pool, ...]:
-        """Pools in force, by key."""
+        """The current pools, by key."""
         return tuple(self._by_key[key] for key in sorted(self._by_key))
 
     def living(self) -> Iterable[Pool]:
-        """Pools in force, and deleted ones that still have requests, or records that nobody took."""
+        """The current pools, and deleted ones that still have requests or records to be taken."""
         return (*self._by_key.values(), *self._retiring)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
@@ -94,13 +94,13 @@ class Pools:
         return tuple(rows.values())
 
     def get(self, key: PoolKey) -> Pool | None:
-        """The pool in force under this key."""
+        """The current pool with this key."""
         return self._by_key.get(str(key))
 
     def apply(self, table: RoutingTable) -> bool:
-        """Put a table in force.
+        """Use a table from now on.
 
-        Returns False when it is not newer than the table in force, or cannot be used; then the old one stays.
+        Returns False if it is not newer than the current table, or cannot be used; then the current one stays.
         """
         name = str(table.pool)
         known = self._by_key.get(name)
@@ -160,7 +160,7 @@ class Pools:
 
     @property
     def routers(self) -> int:
-        """How many live routers schedulers count with, this one among them."""
+        """How many live routers the schedulers assume, including this one."""
         return self._routers
 
     def assume_routers(self, count: int) -> None:
@@ -201,8 +201,8 @@ class Pools:
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
-        """Give schedulers the API's bindings, and those of this router's changes that `lost` against them. Ignores
-        bindings of unknown pools.
+        """Pass the API's bindings to the schedulers, with the ids of this router's changes that `lost` against them.
+        Ignores bindings of unknown pools.
         """
         by_pool: dict[str, list[Binding]] = {}
         for binding in bindings:

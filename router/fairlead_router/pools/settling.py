@@ -59,7 +59,7 @@ class Settling:
         return Usage(plausible(usage.output_tokens) or 0, plausible(usage.cached_tokens), plausible(usage.prompt_tokens))
 
     def part(self, ticket: Ticket) -> Usage | None:
-        """The known figures of an answer that broke off; None where nothing of it could be read."""
+        """The known figures of an answer that broke off; None if nothing of it could be read."""
         stream = ticket.stream
         if stream is None:
             return None

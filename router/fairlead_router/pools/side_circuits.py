@@ -1,7 +1,7 @@
-"""What failures of engines are evidence of, by the kinds of `UpstreamFailure`; and the circuits of requests that go
-past the scheduler.
+"""Decides what a failure says about an engine, by the kind of `UpstreamFailure`, and keeps circuits for requests that
+bypass the scheduler.
 
-These two kinds of circuits are separate: an engine may fail at `/tokenize` and generate well.
+These circuits are separate from the scheduler's: an engine may fail at `/tokenize` and generate well.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class SideCircuits:
 
 
 class Tries:
-    """The attempts of one request past the scheduler, judged as the scheduler judges its own. It ends in `served`,
-    `over` or `left`; later calls change nothing.
+    """The attempts of one request that does not use the scheduler, judged as the scheduler judges its own. It ends in
+    `served`, `over` or `left`; later calls change nothing.
     """
 
     __slots__ = ("_circuits", "_faults")

@@ -50,10 +50,10 @@ class Ticket:
         """The reader of its answer, while that is passed on."""
         self.usage: Usage | None = None
         """What is known of the tokens of a request that has ended: its engine's figures, or else what was counted here.
-        None where there was no answer to know them from.
+        None if there was no answer to know them from.
         """
         self.when_decided: Callable[[], None] | None = None
-        """Called with the decision, where no task waits for it. It must ask nothing of the pool."""
+        """Called when the request is decided, if no task waits for that. It must not call the pool."""
         self._waiter: asyncio.Future[None] | None = None
 
     @property

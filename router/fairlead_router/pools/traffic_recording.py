@@ -38,7 +38,7 @@ class Served(NamedTuple):
 
 
 class Ended(Protocol):
-    """A request that has ended, with its engine's report of it."""
+    """A request that has ended, with its engine's report about it."""
 
     @property
     def request(self) -> RoutingRequest: ...
@@ -91,7 +91,9 @@ class BlockIds:
 
 
 class TrafficRecording:
-    """The requests of one pool that ended since they were taken last; `share` (0-1) of its sessions, 0 = none."""
+    """The requests of one pool that ended since the last take. `share` (0-1) of its sessions are recorded, 0
+    = none.
+    """
 
     __slots__ = ("_block_ids", "_dropped", "_ended", "_share")
 
@@ -111,7 +113,7 @@ class TrafficRecording:
             self._dropped += 1
 
     def take(self, table: RoutingTable) -> tuple[tuple[RecordedRequest, ...], int]:
-        """What is to be reported since the last take, and how many were lost because nobody took them in time."""
+        """The records since the last take, and how many were lost because they were not taken in time."""
         taken, self._ended = self._ended, []
         dropped, self._dropped = self._dropped, 0
         return tuple(recorded_requests(taken, table, self._share, self._block_ids)), dropped
@@ -120,8 +122,8 @@ class TrafficRecording:
 def recorded_requests(
     ended: Sequence[Ended], table: RoutingTable, share: float, block_ids: BlockIds | None = None
 ) -> Iterator[RecordedRequest]:
-    """The records of those requests that belong to the `share` of sessions recorded. Pure, but for what `block_ids`
-    remembers to be quicker.
+    """The records of the requests whose session belongs to the recorded `share`. Pure, except that `block_ids`
+    remembers hashes to be faster.
     """
     block_ids = block_ids or BlockIds()
     salt = salt_of(table.uid)

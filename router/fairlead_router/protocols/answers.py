@@ -35,6 +35,13 @@ _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _CHOICE = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 _TEXT = re.compile(rb'"(?:content|reasoning_content|reasoning|text|arguments|partial_json|thinking|refusal)" ?: ?"([^"]+)"')
+_PLAIN = re.compile(
+    rb'(data: \{"id":"[^"\\\x00-\x1f]*","object":"chat\.completion\.chunk","created":[0-9]+,"model":"[^"\\\x00-\x1f]*",'
+    rb'"choices":\[\{"index":0,"delta":\{(?:"role":(?:null|"assistant"),)?"content":")[^"\\\x00-\x1f]+'
+    rb'("(?:,"[a-z_]+":null)*\}(?:,"[a-z_]+":null)*\}\](?:,"[a-z_]+":null)*\}\n\n)'
+)
+"""An event of a chat that has a piece of text and nothing else, as vLLM and SGLang write it: it need not be decoded."""
+_DONE = b"data: [DONE]\n\n"
 _DELTA = re.compile(rb'^event: response\.[a-z_.]+\.delta\ndata: \{[^\n]*?"delta" ?: ?"([^"]+)"')
 _EVENT_NAME = re.compile(rb"^event: ?([^\r\n]*)", re.MULTILINE)
 _BOM = b"\xef\xbb\xbf"
@@ -50,13 +57,14 @@ class StreamReader:
     """
 
     __slots__ = (
-        "_after", "_around", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_large", "_learned", "_name", "_passed",
+        "_after", "_around", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_knows_plain", "_large", "_learned", "_name", "_passed",
         "_quotes", "_rest", "_seam", "_spoken", "_whole", "events", "withheld",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False) -> None:
-        """With `hides_usage` the client does not get events that have nothing but the engine's counts. With `whole` it
-        gets whole events only, and none from the engine's word of a failure on: another engine may go on.
+        """With `hides_usage`, events that only have the engine's counts are not passed to the client. With `whole` the
+        client gets whole events only, and none after the engine has reported a failure, because another engine may
+        continue.
         """
         self._dialect = dialect
         self._spoken = listener(dialect)
@@ -69,6 +77,8 @@ class StreamReader:
         self._around = len(_NEVER)
         """The bytes of both, where nothing but text is between them."""
         self._learned = 0
+        self._knows_plain = dialect is Dialect.OPENAI
+        """Whether events are looked at for one that need not be decoded."""
         self._rest = bytearray()
         """The beginning of an event whose end has not arrived."""
         self._passed = 0
@@ -177,15 +187,13 @@ class StreamReader:
             if not _event_end(self._rest, place):
                 return self._wait()
             text = bytes(self._rest)
-        elif piece.endswith(b"\n\n") and piece.find(b"\n\n") == len(piece) - 2 and b"\r" not in piece:
-            return b"" if self._hear(piece) else piece
         start, kept, shown = 0, self._passed, []  # `kept`: where what the client has not had begins
-        returns = b"\r" in text
+        returns, length = b"\r" in text, len(text)
         while True:
-            if start >= kept and text.startswith(self._before, start):
-                start = self._skip_alike(text, start)
+            if start >= kept:
+                start = self._skip_known(text, start)
                 place = max(place, start)
-            end = _event_end(text, place, returns=returns)
+            end = _event_end(text, place, returns=returns) if start < length else 0
             if not end:
                 break
             place = end
@@ -193,12 +201,32 @@ class StreamReader:
                 shown.append(text[kept:start])
                 kept = place
             start = place
+        if start == length and text is piece and not kept:
+            return piece
         self._rest, self._passed = bytearray(text[start:]), 0
         waits = self._wait() if self._rest else b""
         if not (self._hides_usage or self._whole):
             return piece
         shown += (text[kept:start], waits)
         return b"".join(shown)
+
+    def _skip_known(self, text: bytes, start: int) -> int:
+        """Count the complete events from `start` on whose meaning their bytes show. Returns where the first other one
+        begins.
+        """
+        if text.startswith(self._before, start):
+            start = self._skip_alike(text, start)
+        elif self._knows_plain and (plain := _PLAIN.match(text, start)) is not None and self._spoken.goes_on:
+            self._learned += 1
+            self._knows_plain = self._learned < _RELEARNED
+            self._take_shape(plain[1], plain[2])
+            self._spoken.hear_plain()
+            start = self._skip_alike(text, start)
+        if text.startswith(_DONE, start) and self._spoken.goes_on:
+            self.events += 1
+            self._spoken.ends()
+            start += len(_DONE)
+        return start
 
     def _skip_alike(self, text: bytes, start: int) -> int:
         """Count the complete events from `start` on that are alike an earlier one, as engines send several at once.
@@ -276,9 +304,12 @@ class StreamReader:
         text = _DELTA.search(raw) if self._by_name else _TEXT.search(raw, max(0, raw.find(b'"delta"')))
         if text is not None and b"\\" not in text[1]:
             self._learned += 1
-            self._before, self._after = raw[: text.start(1)], raw[text.end(1) :]
-            self._quotes = self._before.count(b'"') + self._after.count(b'"')
-            self._around = 0 if self._by_name else len(self._before) + len(self._after)
+            self._take_shape(raw[: text.start(1)], raw[text.end(1) :])
+
+    def _take_shape(self, before: bytes, after: bytes) -> None:
+        self._before, self._after = before, after
+        self._quotes = before.count(b'"') + after.count(b'"')
+        self._around = 0 if self._by_name else len(before) + len(after)
 
     # ── an event too large to hold ──
 
@@ -313,8 +344,8 @@ class StreamReader:
 
 
 def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = None) -> int:
-    """Where the first event ends that ends behind `place`; 0 = none does. `returns`: whether the text has a carriage
-    return in it; None = not known.
+    """The end of the first event that ends behind `place`; 0 = there is none. `returns`: whether the text contains a
+    carriage return; None = not known.
     """
     if not (b"\r" in text if returns is None else returns):
         found = text.find(b"\n\n", place)
@@ -342,7 +373,7 @@ def parse_event(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def decoded(data: bytes) -> Any:
-    """The JSON value of an event; None where it is not JSON."""
+    """The JSON value of an event; None if it is not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -437,5 +468,5 @@ def usage_of(squeezed: Squeezed) -> Usage | None:
 
 
 def is_response_id(value: Any) -> bool:
-    """Whether it can stand in a path."""
+    """Whether the text is safe as a part of a path."""
     return isinstance(value, str) and _RESPONSE_ID.fullmatch(value) is not None

@@ -34,8 +34,8 @@ class AnswerSoFar:
         "is_too_long", "length", "pieces", "prompt_ids", "token_ids",
     )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = pieces
         self.first: dict[str, Any] = {}
         """What identifies the answer: the fields of its first event."""
         self.deltas = 0
@@ -175,8 +175,8 @@ class MessageSoFar(AnswerSoFar):
 
     __slots__ = ("block", "block_kind")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__(pieces)
         self.block = -1
         """The number of the last block."""
         self.block_kind = ""
@@ -223,8 +223,8 @@ class ResponseSoFar(AnswerSoFar):
 
     __slots__ = ("begun", "ended", "items", "open_item", "output_index", "part", "sequence")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__(pieces)
         self.has_ids = False
         self.sequence = 0
         """The number of the next event."""
@@ -281,11 +281,11 @@ def _ids(given: object) -> list[int]:
     return given if isinstance(given, list) and all(type(one) is int for one in given) else []
 
 
-def answer_so_far(dialect: Dialect) -> AnswerSoFar:
-    """Nothing yet of an answer in this protocol."""
+def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:
+    """The answer in this protocol, of which these pieces came; further ones may be put behind them."""
     if dialect is Dialect.OPENAI:
-        return ChunksSoFar()
-    return MessageSoFar() if dialect is Dialect.ANTHROPIC else ResponseSoFar()
+        return ChunksSoFar(pieces)
+    return MessageSoFar(pieces) if dialect is Dialect.ANTHROPIC else ResponseSoFar(pieces)
 
 
 def encoded(document: dict[str, Any]) -> bytes:

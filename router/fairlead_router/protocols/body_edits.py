@@ -69,7 +69,7 @@ def top_level_fields(body: bytes) -> list[Field]:
 
 
 def _by_lengths(body: bytes) -> list[Field] | None:
-    """The fields, by the lengths of their values as a fast decoder finds them; None where two have one name."""
+    """The fields, by the lengths of their values as a fast decoder finds them; None if two have one name."""
     try:
         values = _VALUES.decode(body)
     except (msgspec.DecodeError, RecursionError):

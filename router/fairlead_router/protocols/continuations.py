@@ -37,13 +37,13 @@ class Uncarried(StrEnum):
     OFF = "off"
     """The pool says so (`spec.routing.continueAnswers`)."""
     LIMIT = "limit"
-    """It went on elsewhere as often as one request may."""
+    """The answer was continued as often as a request may be."""
     OUT_OF_TIME = "out-of-time"
     NO_INSTANCE = "no-instance"
     ENDED = "ended"
     """Its client has had why it ends: what broke off is not the answer."""
     TOO_LONG = "too-long"
-    """It has more text than is kept."""
+    """It has more text than the router keeps."""
     UNREADABLE = "unreadable"
     SEVERAL_CHOICES = "several-choices"
     LOG_PROBABILITIES = "log-probabilities"
@@ -51,15 +51,15 @@ class Uncarried(StrEnum):
     BEAM_SEARCH = "beam-search"
     ECHO = "echo"
     TOOL_CALL = "tool-call"
-    """It has begun with a call of a tool, or with other content than text."""
+    """It began with a tool call, or with content other than text."""
     REASONING = "reasoning"
-    """It is among its thoughts, whose place in a prompt each model has for itself."""
+    """It was still reasoning, and each model has its own place for that in a prompt."""
     STOP_STRING = "stop-string"
     """Its text may end in the beginning of a stop string, which no other engine would recognise."""
     CUT_PROMPT = "cut-prompt"
     """Its engine cuts the prompt, and would cut another part of a longer one."""
     ENGINE_STATE = "engine-state"
-    """It rests on what its engine alone keeps: a stored response, KV blocks that the client names, embeddings."""
+    """It depends on state that only its engine has: a stored response, KV blocks that the client names, embeddings."""
     PROTOCOL = "protocol"
     """The pool's engines are not known to continue messages in this protocol."""
     REFUSED = "refused"
@@ -72,7 +72,9 @@ class Unlike(StrEnum):
     SEED = "seed"
     """The client gave a seed for sampling, whose state is lost."""
     PENALTIES = "penalties"
-    """What was given before counts as prompt, not as output, which presence and frequency penalties look at."""
+    """The earlier part of the answer counts as prompt, not as output, which presence and frequency
+    penalties look at.
+    """
 
 
 @value
@@ -88,7 +90,7 @@ class Rest:
     given_tokens: int
     exact: bool
     only_end: bool = False
-    """The client has had as many tokens as it allows: only the answer's end is missing."""
+    """The client has already had the maximum number of tokens: only the end of the answer is missing."""
 
 
 _LIMITS = {
@@ -104,8 +106,8 @@ _OF_SAMPLING = ("model", "temperature", "top_p", "top_k", "watermarking", "vllm_
 
 
 def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type: str) -> Uncarried | None:
-    """Why the rest of this answer cannot be asked of another engine; None if it can. What has no content yet can be
-    asked for again whatever it is, unless it rests on what one engine keeps.
+    """Why no other engine can be asked for the rest of this answer; None if one can. An answer without content can
+    always be asked for again, unless it depends on state of one engine.
     """
     if _rests_on_engine(document):
         return Uncarried.ENGINE_STATE
@@ -210,10 +212,11 @@ def rest(
     ids: Sequence[int] = (),
     asks_usage: bool = True,
 ) -> Rest | None:
-    """The request for the rest, after `why_not` has found no obstacle; None where the prompt cannot be made longer.
+    """The request for the rest of an answer, after `why_not` has found no obstacle; None if the prompt cannot be
+    extended.
 
-    `body` is the client's request and `document` the same decoded; `ids` are the tokens of the prompt and of what was
-    given of the answer, if they are known. With `asks_usage` the engine is asked for its counts.
+    `body` is the client's request, and `document` is the same, decoded. `ids` are the tokens of the prompt and of the
+    answer so far, if known. With `asks_usage` the engine is asked for its counts.
     """
     if not sent.has_content:
         return Rest(path=None, body=body, dialect=dialect, document=document, given_tokens=0, exact=True)
@@ -238,7 +241,7 @@ def rest(
 
 
 def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[dict[str, Any], bool]:
-    """The limits of an answer without what was given of it, and whether nothing is left."""
+    """The answer's limits less what the client has had, and whether nothing is left."""
     changes: dict[str, Any] = {}
     limits = [field for field in _LIMITS[dialect] if document.get(field) is not None]
     left = [_number(document[field]) - given_tokens for field in limits]

@@ -73,7 +73,7 @@ class ChunkRest(Continued):
         return b"data: " + encoded(document) + b"\n\n"
 
     def _go_on(self, choice: Any) -> bool:
-        """Whether the choice says more than its client knows, once what is known is out of it."""
+        """Whether the choice says more than its client already has."""
         if not isinstance(choice, dict):
             return True
         delta, ends = choice.get("delta"), choice.get("finish_reason") is not None
@@ -96,7 +96,7 @@ _NO_CONTENT = frozenset({"index", "logprobs", "finish_reason", "stop_reason", "p
 
 
 def _count_whole(usage: Event, rest: Rest, prompt: str, output: str, details: str) -> None:
-    """Counts of a rest become those of the whole answer: of its prompt, the given tokens are the answer's."""
+    """Counts of a rest become those of the whole answer: the given tokens count as answer instead of as prompt."""
     if type(usage.get(prompt)) is int:
         usage[prompt] = max(0, usage[prompt] - rest.given_tokens)
     if type(usage.get(output)) is int:
@@ -322,8 +322,8 @@ def continued(rest: Rest, sent: AnswerSoFar) -> Continued:
 
 
 class RestReader(StreamReader):
-    """Follows the rest of an answer, of which `sent` is with the client. `feed` and `end` return what the client gets,
-    and its figures are those of the whole answer.
+    """Reads the rest of an answer, of which the client already has `sent`. `feed` and `end` return what the client gets
+    next; the figures in it are those of the whole answer.
     """
 
     __slots__ = ("_rest_of", "_writes")
@@ -336,7 +336,7 @@ class RestReader(StreamReader):
 
     @property
     def failure(self) -> Failure | None:
-        """See `StreamReader`; also of a rest that does not go on from the first part."""
+        """See `StreamReader`; also fails for a rest that does not continue the first part."""
         return self._writes.failure or super().failure
 
     @property

@@ -89,7 +89,7 @@ def chat_of_response(document: Document) -> Chat:
 
 
 def without_billing(text: str) -> str:
-    """A system text without the line by which Claude Code attributes the request."""
+    """A system text without the line in which Claude Code attributes the request."""
     return text.partition("\n")[2] if text.startswith(BILLING) else text
 
 

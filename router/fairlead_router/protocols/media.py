@@ -102,7 +102,7 @@ def _decoded(data: str, letters: int) -> bytes:
 
 
 def picture_size(data: str) -> tuple[int, int] | None:
-    """Width and height in pixels, as the header of a picture in base64 says; None where it is not found."""
+    """Width and height in pixels, as the header of a picture in base64 says; None if it is not found."""
     head = _decoded(data, _HEADER)
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         return _pair(head[16:24], 4, "big")

@@ -207,7 +207,7 @@ def _render_parts(parts: list[Any], into: Pieces, between: bytes, *, is_system: 
 
 
 def _part(part: object, into: Pieces, *, is_system: bool) -> tuple[bytes | None, int]:
-    """The bytes of a part of a content, a text or an object, and its kinds besides text; None if it adds nothing."""
+    """The bytes of one part of a content (a text or an object), and its kinds besides text; None if it adds nothing."""
     if isinstance(part, str):
         text: object = part
     elif isinstance(part, dict):

@@ -24,7 +24,7 @@ from fairlead_router.protocols.session_names import SESSION_HEADERS
 class ParsedRequest:
     """The parts of a body that routing and proxying need.
 
-    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None where the client names
+    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None if the client names
     none, which leaves it to the engine.
     """
 
@@ -237,17 +237,18 @@ def forwarded_headers(
     for a request id that names peers of the engine.
     """
     most = _CREDENTIALS if credentials else _PASSED
-    block: list[bytes] = []
+    kept: list[tuple[bytes, bytes]] = []
     named: set[bytes] = set()  # thousands of both fit into the largest headers
     naming: dict[bytes, bytes] | None = None
     request_id: bytes | None = None
-    for name, value in headers:
+    for header in headers:
+        name, value = header
         if name == session_header or name in SESSION_HEADERS:
             naming = naming or {}
             naming[name] = value
         fate = _fate(name) if len(name) <= LONGEST_KNOWN else _fate.__wrapped__(name)
         if fate <= most:
-            block += (name, b": ", value, b"\r\n")
+            kept.append(header)
         elif fate == _READ:
             if name == b"x-request-id":
                 request_id = value
@@ -255,9 +256,8 @@ def forwarded_headers(
             elif value.lower() not in (b"keep-alive", b"close"):
                 named.update(token.strip().lower() for token in value.split(b","))
     if named:
-        kept = zip(block[::4], block[2::4], strict=True)
-        block = [part for name, value in kept if name not in named for part in (name, b": ", value, b"\r\n")]
-    return b"".join(block), naming, request_id
+        kept = [header for header in kept if header[0] not in named]
+    return b"".join([b"%b: %b\r\n" % header for header in kept]), naming, request_id
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:

@@ -33,7 +33,7 @@ class Source:
     is_header: bool = False
     within: str = ""
     embedded: bool = False
-    """The session's id stands within a value that names more than the session; without one the place names none."""
+    """The session's id is embedded in a value that contains more; a value without such an id names no session."""
 
 
 def _header(place: str, who: str, within: str = "") -> Source:

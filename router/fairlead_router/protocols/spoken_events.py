@@ -31,8 +31,8 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a status of success is not an answer. `status` is the engine's own code for it, 0 where it has
-    none.
+    """Why an answer with a success status is not an answer. `status` is the engine's own code for the failure, 0
+    without one.
     """
 
     message: str
@@ -86,13 +86,24 @@ class Spoken:
         return self.done or (bool(self.closed) and self.closed >= self.opened)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether further events count: its last one has not arrived, nor a failure."""
+        return not self.done and self.failure is None
+
+    @property
     def is_answer(self) -> bool:
-        """Whether it has content, or a reason to end without."""
+        """Whether it has content, or a reason to end without content."""
         return self.started or bool(self.closed)
 
     def hear(self, name: bytes, document: Any) -> None:
         """The next event: its name, and its decoded data, None if that is not JSON."""
         raise NotImplementedError
+
+    def hear_plain(self) -> None:
+        """The next event is the one choice's text, which is counted with those like it."""
+        self.only_counts = False
+        self.started = True
+        self.opened.add(0)
 
     def ends(self) -> None:
         """`[DONE]` arrived."""
@@ -107,7 +118,7 @@ class Spoken:
             self.told_at = self.deltas
 
     def _hear_chunk(self, document: dict[str, Any]) -> None:
-        """A chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
+        """Read a chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
         choices = document.get("choices")
         if choices and isinstance(choices, list):
             has_content = False

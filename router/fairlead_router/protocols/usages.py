@@ -9,7 +9,7 @@ _MOST_TOKENS = 1_000_000_000
 
 
 class Usage(NamedTuple):
-    """Tokens of a request as its engine reported them; None where it did not."""
+    """Tokens of a request as its engine reported them; None for counts that it did not report."""
 
     output_tokens: int = 0
     cached_tokens: int | None = None
@@ -47,7 +47,7 @@ class Figures:
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """The counts of a usage object, None where it has none."""
+    """The counts of a usage object, None if it has none."""
     counts: dict[str, int] = {}
     _take(usage, counts)
     return _usage(counts, None) if counts else None
@@ -57,8 +57,9 @@ def _take(usage: Any, into: dict[str, int]) -> bool:
     if not isinstance(usage, dict):
         return False
     counts_output = False
-    for name, value in usage.items():
-        if name in _COUNTS and type(value) is int and 0 <= value <= _MOST_TOKENS:  # `type`, as a bool is not a count
+    for name in usage.keys() & _COUNTS:
+        value = usage[name]
+        if type(value) is int and 0 <= value <= _MOST_TOKENS:  # `type`, as a bool is not a count
             into[name] = value
             counts_output = counts_output or name in _OUTPUT
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")

@@ -12,7 +12,7 @@ from fairlead.targets import rank_of
 from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers_so_far import AnswerSoFar
+from fairlead_router.protocols.answers_so_far import AnswerSoFar, answer_so_far
 from fairlead_router.protocols.continuations import Rest
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.prompts import Document
@@ -89,8 +89,9 @@ class Call:
     """
 
     __slots__ = (
-        "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up", "gone", "head",
-        "hides_usage", "id", "kept", "losses", "model", "quiet_since", "received", "rest", "stream", "task", "ticket", "tokens",
+        "_kept", "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up",
+        "gone", "head", "hides_usage", "id", "losses", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -106,8 +107,11 @@ class Call:
         """The change in `body` that asks the engine for usage, where the client did not."""
         self.hides_usage = False
         """Whether the engine was asked for it: its client must not get what it did not ask for."""
-        self.kept: AnswerSoFar | None = None
-        """What its client has had of its stream, if another engine may go on with that."""
+        self.sent: list[bytes] | None = None
+        """The pieces that its client has had of its stream since `kept` read them, if another engine may go on with
+        that.
+        """
+        self._kept: AnswerSoFar | None = None
         self.rest: CarriedAnswer | None = None
         """Its answer had begun, and another engine is asked for the rest."""
         self.model = ""
@@ -131,6 +135,15 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self.ticket: Ticket | None = None
         """The account of a routed call."""
+
+    @property
+    def kept(self) -> AnswerSoFar | None:
+        """What its client has had of its stream, if another engine may go on with that. Few answers need it, so it is
+        made when it is asked for.
+        """
+        if self._kept is None and self.sent is not None:
+            self._kept = answer_so_far(self.dialect, self.sent)
+        return self._kept
 
     def client_gone(self) -> None:
         """The client closed its connection: stop all waiting for it."""
@@ -182,7 +195,7 @@ class Calls:
         return call
 
     def seconds_left(self, call: Call) -> float:
-        """What is left of its total time; 0 when that is over."""
+        """The rest of its total time in seconds; 0 when that is over."""
         return max(0.0, call.deadline - self._now())
 
     def enter(self, call: Call) -> None:
@@ -300,7 +313,7 @@ class Calls:
 
 
 def _rank(call: Call, address: str) -> int | None:
-    """The data-parallel rank at this address that has the call. None where the call names no rank, or where engines
+    """The data-parallel rank at this address that has the call. None if the call names no rank, or where engines
     ignore the named one, as vLLM and SGLang do for `/v1/responses`.
     """
     dispatch = None if call.ticket is None else call.ticket.verdict

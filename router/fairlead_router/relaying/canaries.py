@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Canaries:
-    """The canaries of all pools. `awake` is the clock by which engines' progress is judged."""
+    """The canaries of all pools. `awake` is the clock for engines' progress."""
 
     def __init__(self, pools: Pools, upstream: UpstreamPool, awake: Callable[[], float]) -> None:
         self._pools = pools

@@ -32,7 +32,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import StreamReader
-from fairlead_router.protocols.answers_so_far import SETTLED_AT, AnswerSoFar, ResponseSoFar, answer_so_far
+from fairlead_router.protocols.answers_so_far import SETTLED_AT, AnswerSoFar, ResponseSoFar
 from fairlead_router.protocols.continuations import Rest, Uncarried, rest, stops, unlike, why_not
 from fairlead_router.protocols.dialects import Dialect, error_event
 from fairlead_router.protocols.prompts import Document
@@ -70,11 +70,11 @@ class CarryingOn:
         self._refused: dict[tuple[PoolKey, Dialect], float] = {}
         """By pool and protocol, when an engine last refused a request for a rest."""
 
-    def keep(self, call: Call, pool: Pool) -> AnswerSoFar | None:
-        """What the call keeps of the answer that begins now; None where its pool wants none to go on elsewhere."""
-        if call.kept is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
-            call.kept = answer_so_far(call.dialect)
-        return call.kept
+    def keep(self, call: Call, pool: Pool) -> list[bytes] | None:
+        """Where the call keeps the pieces of the answer that begins now; None if its pool continues no answers."""
+        if call.sent is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
+            call.sent = []
+        return call.sent
 
     # ── when it breaks off ──
 
@@ -131,7 +131,7 @@ class CarryingOn:
         return self._cannot(call, pool) is None
 
     def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
-        """Why the answer, as far as it has come, could not go on elsewhere; None if it could."""
+        """Why the answer, as far as it has come, could not be continued by another instance; None if it could."""
         if call.kept is None:
             return Uncarried.OFF
         if call.losses >= MOST_LOSSES or (call.rest is not None and call.rest.handed_over >= MOST_HAND_OVERS):
@@ -254,8 +254,8 @@ def _document(body: bytes) -> dict[str, Any] | None:
 
 
 def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str) -> bytes:
-    """How the client's stream ends if its answer does not go on: with the engine's own event where there is one. An
-    engine that refuses to go on changes nothing about how the answer broke off.
+    """How the client's stream ends if its answer is not continued: with the engine's own event if there is one. A
+    refusal to continue changes nothing about how the answer broke off.
     """
     if call.rest is None and reader.failure is not None:
         return reader.withheld  # empty where the client has had it
@@ -296,15 +296,17 @@ class HandOvers:
         }
         self._since = {place: self._since.get(place, now) for place in draining}
         for call in self._calls.under_way():
-            if call.kept is not None and len(call.kept.pieces) > SETTLED_AT:
+            if call.sent is not None and len(call.sent) > SETTLED_AT and call.kept is not None:
                 call.kept.settle()
             if draining:
                 self._hand_over(call, draining, now)
 
     def _hand_over(self, call: Call, draining: dict[tuple[str, str], Pool], now: float) -> None:
         ticket, connection = call.ticket, call.connection
-        dispatch = None if ticket is None else ticket.verdict
-        if ticket is None or connection is None or not isinstance(dispatch, Dispatch) or not call.quiet_since or call.kept is None:
+        if ticket is None or connection is None:
+            return
+        dispatch = ticket.verdict
+        if not isinstance(dispatch, Dispatch) or not call.quiet_since or call.kept is None:
             return
         instance = instance_of(dispatch.decode or dispatch.instance)
         for (name, leaving), pool in draining.items():

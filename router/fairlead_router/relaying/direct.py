@@ -45,7 +45,7 @@ class Upload:
     rest: AsyncIterator[bytes]
     chunked: bool
     begun: bool = False
-    """Whether a piece was taken from `rest`. If so, the request cannot be sent a second time."""
+    """Whether a piece of `rest` was taken; then the request cannot be sent a second time."""
 
 
 class DirectRelay:
@@ -185,8 +185,8 @@ class DirectRelay:
         return kept
 
     def _next(self, call: Call, pool: Pool, tried: list[str], *, of_name: bool) -> str | None:
-        """The instance to ask next. After one has reported that there is no such name (`of_name`), the last candidates
-        are those that are only believed to lack it.
+        """The instance to ask next. If an instance has reported that it lacks the name (`of_name`), those assumed to
+        lack it too come last.
         """
         choice, now = pool.choice, self._now()
         found = choice.least_loaded(tried, now, call.model)
@@ -195,7 +195,7 @@ class DirectRelay:
         return found
 
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
-        """Wait until a pool has an instance; None when it gets none, or when those that it had failed."""
+        """Wait until a pool has an instance; None if it gets none, or if all of its instances have failed."""
         if tried:
             return None
         now = self._now()
@@ -230,7 +230,7 @@ class DirectRelay:
     async def _pass_on(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, later: LaterAnswer | None
     ) -> UpstreamFailure | None:
-        """Give the client the answer. Returns the failure that broke it off; the client learns of it as well as its
+        """Pass the answer to the client. Returns the failure that broke it off; the client is informed as well as its
         protocol allows.
         """
         headers = _answer_headers(pool, instance, connection)

@@ -1,4 +1,6 @@
-"""One call that two instances compute together: the router sends it to a prefill, then to a decode instance."""
+"""One call that two instances compute together: the router sends it first to a prefill instance, then to a decode
+instance.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ class DividedCall:
             self._prefilled_on = ""
 
     async def _prefill(self, dispatch: Dispatch) -> UpstreamConnection | None:
-        """None once the blocks are known; else the connection with the refusal."""
+        """Run the prefill. Returns None once the blocks are known, otherwise the connection with the refusal."""
         call, pool = self._call, self._pool
         leg = prefill_leg(call, orjson.loads(call.body) if call.document is None else call.document)
         sent_at = self._now()
@@ -93,5 +95,5 @@ class DividedCall:
         pool.engine_worked(dispatch.instance, now)
         pool.counters.prefill.observe(now - sent_at)
         self._prefilled_on, self._blocks = dispatch.instance, blocks_of(bytes(answer))
-        pool.counters.unfetched += self._blocks is None
+        pool.handed_over(dispatch.instance, now, named_blocks=self._blocks is not None)
         return None

@@ -40,6 +40,9 @@ _WHOLE = ("best_of", "use_beam_search", "echo", "prompt_logprobs", "background",
 what only one instance keeps.
 """
 
+_BY_SIDECARS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
+"""Paths at which the side-car of llm-d asks a prefill instance."""
+
 
 def is_divisible(document: Document) -> bool:
     """Whether two instances can compute this together: one prompt and one answer, and nothing kept in one engine."""
@@ -50,11 +53,20 @@ def is_divisible(document: Document) -> bool:
     return not several and not any(document.get(field) for field in _WHOLE)
 
 
-def prefill_leg(call: Call, document: Document) -> Leg:
-    """The request for the prefill instance; `document` is the call's body decoded."""
+def sidecars_divide(path: str, document: Document) -> bool:
+    """Whether the side-car of a decode instance can let another one compute the prompt. llm-d's leaves `min_tokens` in
+    the request for one token, which an engine then refuses.
+    """
+    return path in _BY_SIDECARS and "min_tokens" not in document and is_divisible(document)
+
+
+def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Leg:
+    """The request for the prefill instance; `document` is the call's body decoded. With another `transfer` than what
+    asks for blocks it is for an instance that takes them.
+    """
     limits = _LIMITS[call.dialect]
     asked: dict[str, Any] = {field: 1 for field in limits if field in document}
-    asked |= {limits[0]: 1, "stream": False, KV_TRANSFER: _ASKED}
+    asked |= {limits[0]: 1, "stream": False, KV_TRANSFER: transfer}
     if call.dialect is Dialect.RESPONSES:
         asked["store"] = False
     body = call.body if call.asks_usage is None else call.asks_usage.undone(call.body)

@@ -1,7 +1,7 @@
 """Remembers which instance made which response, in which session, and which key pays for it.
 
-Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made one knows it. A
-response that is made in the background reports its tokens only when a client asks for it later.
+Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made a response knows
+it. A response made in the background reports its tokens only when a client asks for it later.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Exchange:
         return True
 
     def answer_headers(self) -> bytes:
-        """Header lines for the client: the engine's that may pass, and those that name the decision."""
+        """Header lines for the client: those of the engine that may be passed on, and those that name the decision."""
         dispatch, ticket = self.dispatch, self.ticket
         lines = passed_headers(self.connection)
         lines.append(
@@ -159,7 +159,7 @@ class StreamPassage:
         return b"".join((*held, shown))
 
     def begin(self) -> None:
-        """Let the client's answer begin, if it has not."""
+        """Begin the client's answer, if it has not begun."""
         if not self.begun:
             self.begun = True
             self._hears.begins()
@@ -241,6 +241,6 @@ class RestPassage:
 
 
 def answer_failed(connection: UpstreamConnection, failure: Failure, instance: str = "") -> UpstreamFailure:
-    """The failure of an engine whose status was one of success."""
+    """The failure in an answer that began with a success status."""
     words = f"{instance or connection.address} answered {connection.status}, but no answer: {failure.message}"
     return failure_of_answer(connection, ANSWER, words, failure.status)

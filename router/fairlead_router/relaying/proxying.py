@@ -27,6 +27,7 @@ from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, refusal_answer, upstream_failed
 from fairlead_router.protocols.squeezing import Squeezed
+from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.carrying_on import REST_REFUSED, CarryingOn
 from fairlead_router.relaying.divided_calls import DividedCall
@@ -56,10 +57,12 @@ class Proxy:
         calls: Calls,
         held: HeldResponses,
         carrying: CarryingOn,
+        moves: CacheMoves,
         prompts: KeptPrompts,
         now: Callable[[], float],
     ) -> None:
         self._sender = sender
+        self._moves = moves
         self._carrying = carrying
         self._asking = asking
         self._calls = calls
@@ -95,11 +98,16 @@ class Proxy:
                     if lacks is not None and (other := pool.account.pass_over(ticket, lacks, self._now())) is not None:
                         verdict = other
                         continue
+                if pool.choice.handovers and (vain := pool.choice.prefills_in_vain(dispatch, self._now())) is not None:
+                    verdict = pool.account.pass_over(ticket, vain, self._now()) or replace(dispatch, decode=None, decode_address=None)
+                    continue
                 try:
                     handed_over_at = 0.0
                     if call.rest is not None:
                         divided = None
                         await self._carrying.prepare(call, pool, dispatch)
+                    if dispatch.longest_transfer_seconds:
+                        await self._moves.bring(call, pool, ticket, dispatch, self._calls.seconds_left(call))
                     if dispatch.decode is None:
                         passes = pool.pass_credentials and pool.passes_credentials(instance)
                         begin = self._sender.begin if call.asks_usage is None else self._asking.begin
@@ -171,8 +179,8 @@ class Proxy:
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
-        """The scheduler's next decision. None if the request's total time is over, which ends its ticket: nobody would
-        wait for the result of another engine, and its session would leave a home that works.
+        """The scheduler's next decision. None if the request's total time is over, which ends its ticket: the client
+        would not wait for another engine, and the session would leave a home that works.
         """
         now = self._now()
         call.losses += failure.kind == "lost"
@@ -191,7 +199,9 @@ class Proxy:
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
-        """The client went away. If it had the protocol's last event, it was served: many do not wait for more."""
+        """The client went away. If it had received the protocol's last event, it was served: many clients do not wait
+        for the end of the stream.
+        """
         now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
         if stream is not None and isinstance(dispatch, Dispatch):
             instance = dispatch.decode or dispatch.instance
@@ -250,7 +260,7 @@ class Proxy:
         client.end(body)
 
     async def _pass_on_long(self, exchange: Exchange, before: bytes) -> None:
-        """Send the pieces of an unstreamed answer as they arrive, after `before`, which the client got already."""
+        """Send the pieces of an unstreamed answer as they arrive; the client already has `before`."""
         client, connection = exchange.client, exchange.connection
         squeezed = Squeezed(0)
         squeezed.feed(before)
@@ -280,7 +290,7 @@ class Proxy:
         call = exchange.call
         kept = self._carrying.keep(call, exchange.pool)
         reader = exchange.ticket.stream = StreamReader(call.dialect, hides_usage=call.hides_usage, whole=kept is not None)
-        keep = None if kept is None else kept.pieces.append
+        keep = None if kept is None else kept.append
         beginnings = _StreamBeginnings(self, exchange, self._now)
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
 

@@ -1,6 +1,6 @@
-"""Finds the instance that holds a response: remembered, or by asking those that may have made it.
+"""Finds the instance that holds a response: from memory, or by asking the instances that may have made it.
 
-It also holds the conversation that the response ends: a request that continues it can be served only there.
+That instance also holds the conversation that ends with the response, so only it can serve a request that continues it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ResponseHolders:
         return known or await self._ask(response, [pool for pool in self._pools.all() if opens(pool)], headers)
 
     def is_sought(self, document: Document, endpoint: Endpoint, pool: Pool) -> bool:
-        """Whether a request for the pool continues a response whose holder nobody remembers."""
+        """Whether the request continues a response of this pool whose holder is not remembered."""
         response = previous_response(document, endpoint)
         return response is not None and len(pool.addresses) > 1 and self._held.find(response) is None
 

@@ -88,11 +88,11 @@ class Doubt:
 
     @property
     def last(self) -> KeptRefusal | None:
-        """The answer for the client if the next instance fails; None where it may still be served."""
+        """The answer for the client if the next instance fails; None if that one may still serve the request."""
         return next((one for one in reversed(self._kept) if not one.of_name), None)
 
     def contradicted(self, now: float) -> None:
-        """Another engine has answered the call."""
+        """Another engine has answered the call that one refused."""
         pool, name = self._pool, self._call.model
         for one in self._kept:
             if one.of_name:

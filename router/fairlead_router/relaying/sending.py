@@ -125,8 +125,8 @@ def bodiless_headers(connection: UpstreamConnection | None) -> Headers:
 
 
 def retry_after(headers: Headers) -> float | None:
-    """Seconds after which an engine wants to be asked again (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`;
-    None if it says nothing of use. A date is compared with the engine's own.
+    """The engine's Retry-After in seconds (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`; None if it is
+    missing or useless. A date is compared with the engine's own clock.
     """
     told = {name: value.decode("latin-1").strip() for name, value in headers if name in (b"retry-after", b"date")}
     text = told.get(b"retry-after", "")

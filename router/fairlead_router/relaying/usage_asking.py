@@ -36,9 +36,10 @@ def may_ask_for_usage(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
 
 
 def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None]:
-    """The body of a streamed chat or completion that asks for usage, and what was changed in it; None = nothing.
+    """The body of a streamed chat or completion with the option that asks for usage, and what was changed in it; None =
+    nothing.
 
-    Usage in every chunk is not asked for, as vLLM gives that only to a client that asks for usage too.
+    Usage in every chunk is not asked for, because vLLM gives it only to a client that asks for usage too.
     """
     if _FIELD not in document:
         at = body.index(b"{") + 1

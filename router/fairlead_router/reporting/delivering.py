@@ -63,7 +63,9 @@ class Lane:
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """One of these `batches` may be invalid: send half as many at once, to find it and to deliver the others."""
+        """One of these `batches` may be invalid: send half as many at once from now on, to find it and to deliver the
+        others.
+        """
         self.most_batches = max(1, batches // 2)
         self.faults = 0
 
@@ -96,7 +98,7 @@ logger = logging.getLogger(__name__)
 
 
 class AskableRouters(Protocol):
-    """The routers that can be asked to decide: `own` is where this one can."""
+    """The routers that can be asked to decide; `own` is the address at which this one can be asked."""
 
     @property
     def own(self) -> AskAddress | None: ...
@@ -276,7 +278,7 @@ class Delivery:
         )
 
     def _learnt_figures(self, now: float) -> tuple[LearntFigure, ...]:
-        """What was learned, at most `LEARNED_SECONDS` ago: figures rest on hundreds of requests, and change slowly."""
+        """The learned figures, at most `LEARNED_SECONDS` old: they rest on hundreds of requests and change slowly."""
         tables, (known, computed_at, figures) = self._pools.acknowledgements(), self._learned
         if tables != known or not 0 <= now - computed_at < LEARNED_SECONDS:
             figures = tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool, now))

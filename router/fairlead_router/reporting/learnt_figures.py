@@ -18,7 +18,7 @@ from fairlead_router.pools.pool import Pool
 
 
 def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
-    """The figures of all the pool's instances together, and of each in the table; empty where nothing is learned. For
+    """The figures of all the pool's instances together, and of each in the table; empty if nothing is learned. For
     the joint figures it notes since when they are off.
     """
     for figure in _figures(pool, now):

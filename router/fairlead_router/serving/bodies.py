@@ -30,7 +30,7 @@ class BodyReader:
         """The whole body, decoded. Raises BadRequest 413 as soon as it is known to be too large, 503 where all bodies
         together are, 408, 415 or 400 for a coding that cannot be read, or ClientGone.
         """
-        codings = codings_of(headers)
+        codings = codings_of(headers) if b"content-encoding" in client.headers else ()
         decoder = ContentDecoder(codings) if codings else None
         if not client.complete:  # else it is as large as it is
             length = _length(headers)

@@ -14,6 +14,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from secrets import token_hex
 from typing import Any
 
@@ -157,34 +158,35 @@ class ClientConnection(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         if self._passing_over_head:
             return
-        self._head_bytes += len(url)
-        if self._head_bytes > self.limits.header_bytes:
-            self._overflow()
+        self._count_head(len(url))
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._passing_over_head:
-            return
-        self._head_bytes += len(name) + len(value) + 4
+        if self._in_head and not self._passing_over_head:
+            self.headers.append((name.lower(), value))
+        elif not self._passing_over_head:  # a trailer must not pass for a header, which a proxy may have set or taken out
+            self._count_head(len(name) + len(value) + 4)
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
         if self._head_bytes > self.limits.header_bytes:
             self._overflow()
-        if not self._in_head:
-            return  # a trailer: it must not pass for a header, which a proxy before this router may have set or taken out
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._passing_over_head:
             return
+        headers = self.headers
+        self._count_head(sum(map(len, chain.from_iterable(headers))) + 4 * len(headers))
+        names = dict(headers)
+        if names.get(b"expect", b"").lower() == b"100-continue":
+            self.expect_100_continue = True
         self._forget_head_timer()
         self._in_head = False
         self._unparsed_bytes = 0
         super().on_headers_complete()
         if self.limits.is_ending():
             self.cycle.keep_alive = False
-        self._arriving = request = ClientRequest(self, self.cycle, self.limits.memory)
+        self._arriving = request = ClientRequest(self, self.cycle, self.limits.memory, names.keys())
         if self.limits.cors.is_on:
             request.accompany(self.limits.cors.headers(self.headers))
         self._open.append(request)
@@ -242,7 +244,7 @@ class ClientConnection(HttpToolsProtocol):
             self.transport.close()
 
     def drop_if_unread(self) -> None:
-        """Called now and then: drop a client that takes nothing of its answer any more, as closing would wait for it.
+        """Drop a client that no longer reads its answer, because closing would wait for it. Called now and then.
 
         While a request is in progress, its own limits hold.
         """
@@ -298,7 +300,7 @@ class ClientConnection(HttpToolsProtocol):
         self._leave()
 
     def _standing(self) -> Headers:
-        """The headers for each answer to the request whose headers arrived last, as far as they arrived."""
+        """The headers that every answer to the latest request gets, as far as its headers have arrived."""
         came: Headers = self.headers or []
         named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]
         return [*self.limits.cors.headers(came), *(named[:1] or [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])]

@@ -6,7 +6,7 @@ Reads its body whole or in pieces, writes its answer from callbacks, and reports
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from http import HTTPStatus
 from typing import Protocol
 
@@ -78,11 +78,12 @@ class ClientRequest:
 
     __slots__ = (
         "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held", "_id",
-        "_limit", "_memory", "_overflowed", "_pieces", "_size", "_standing", "_streaming", "_waiter", "_writable", "explains", "gone",
+        "_limit", "_memory", "_overflowed", "_pieces", "_size", "_standing", "_streaming", "_waiter", "_writable", "explains", "gone", "headers",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory) -> None:
-        """A request whose body takes its share of `memory`."""
+    def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory, headers: Set[bytes] = frozenset()) -> None:
+        """A request whose body takes its share of `memory`. `headers` are the names of its headers, in lower case."""
+        self.headers = headers
         self._connection = connection
         self._cycle = cycle
         self._memory = memory
@@ -248,7 +249,7 @@ class ClientRequest:
         self._held += size
 
     def let_go(self, size: int) -> None:
-        """Release `size` bytes of what is held."""
+        """Release `size` bytes of the held memory."""
         self._release(min(size, self._held))
 
     def completed(self) -> None:
@@ -368,7 +369,7 @@ class ClientRequest:
 
     @property
     def unread(self) -> bool:
-        """Whether the rest of a body that is passed on as it arrives is still to come."""
+        """Whether the client still has to send the rest of a body that is passed on as it arrives."""
         return self._streaming and not self._complete
 
     @property

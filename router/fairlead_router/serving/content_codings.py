@@ -84,7 +84,7 @@ class _Decoder(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing more comes of what it was fed."""
+        """Whether the decoder needs more input before it can give more output."""
 
     @property
     def unused_data(self) -> bytes: ...
@@ -115,7 +115,7 @@ class _Inflater:
 
 
 class _Layer:
-    """One coding. `begin` makes the decoder of what begins with these bytes, of which `head_bytes` must be there."""
+    """One coding. `begin` makes the decoder for data that begins with these bytes; it needs the first `head_bytes`."""
 
     def __init__(self, name: str, begin: Callable[[bytes], _Decoder], head_bytes: int = 1, members: int = 1) -> None:
         self._name = name

@@ -1,5 +1,5 @@
-"""Reads `multipart/form-data` (RFC 7578) as it passes. It holds the form until the model is known. It only searches the
-rest, mostly an audio file, for a second model and for fields that no client may set.
+"""Reads `multipart/form-data` (RFC 7578) as it passes. It holds the form until the model is known. In the rest, mostly
+an audio file, it only looks for a second model and for fields that no client may set.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class PassingForm:
         self._mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
         self._held = bytearray()
         self._place = 0
-        """Offset of the boundary before the headers that are read next; in content, of the part not searched yet."""
+        """Between parts: the offset of the boundary before the next headers. Within a part: the offset up to which its
+        content was searched.
+        """
         self._content: int | None = None
         """Offset of the content of the part that is read, None between parts."""
         self._names_model = False
@@ -62,7 +64,7 @@ class PassingForm:
         return bytes(self._held[:start]) + model.encode() + bytes(self._held[end:])
 
     async def checked(self, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The pieces of the rest, nothing of which is held. Raises BadRequest as `feed`."""
+        """Checks the remaining pieces and passes them on without holding any. Raises BadRequest as `feed`."""
         async for piece in rest:
             del self._held[: self._place if not self._ended else None]
             self._content = None if self._content is None else 0

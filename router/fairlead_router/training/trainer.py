@@ -47,7 +47,7 @@ class Trainer:
 
     @property
     def rests(self) -> bool:
-        """Whether it was lost a moment ago and is not started again yet."""
+        """Whether it was lost a moment ago and is not to be started again yet."""
         return self._process is None and self._now() < self._not_before
 
     async def learn(self, lesson: Lesson) -> Learnt:

@@ -80,7 +80,7 @@ _COSTS = tuple(field.name for field in fields(EngineCosts) if field.name != "max
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """What each cost is measured in while it is searched: about what it may be, from the records alone."""
+    """The unit of each cost during the search: about its expected size, estimated from the records alone."""
 
     values: Point
     max_batched_tokens: int
@@ -110,7 +110,7 @@ def fit(
 
 
 def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
-    """Costs fitted to the first `count` records, beside which those run that came before the last of them ended."""
+    """Costs fitted to the first `count` records; records that came before the last of these ended run beside them."""
     ends_at = max(record.ends_at for record in records[:count])
     records = [record for place, record in enumerate(records) if place < count or record.at <= ends_at]
     scale = _scale(records, max_batched_tokens)
@@ -154,7 +154,9 @@ def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int
 
 
 def _scale(records: Sequence[ServedRecord], max_batched_tokens: int) -> _Scale:
-    """A first guess: the quickest records say what a step and a token cost, and the rest is a part of that."""
+    """A first guess: the quickest records show the cost of a step and of a token, and the other costs are a part of
+    these.
+    """
     tpot = float(np.quantile([record.tpot for record in records if record.tpot is not None], 0.05))
     per_token = float(np.median([record.ttft / record.new_tokens for record in records if record.new_tokens >= 64] or [tpot / 100])) * 0.7
     prompt = float(np.mean([record.prompt_tokens for record in records]))
@@ -195,7 +197,7 @@ def _contradicting(records: Sequence[ServedRecord], costs: EngineCosts) -> Flags
 
 
 def _as_cached(records: Sequence[ServedRecord], wrong: Flags) -> list[ServedRecord]:
-    """The records, those that are wrong with all of their prompt cached."""
+    """The records, with all of the prompt cached in those that contradict themselves."""
     return [replace(one, cached_tokens=one.prompt_tokens - 1) if is_wrong else one for one, is_wrong in zip(records, wrong, strict=True)]
 
 

@@ -25,7 +25,7 @@ _LEAST_TO_CLEAR = 1024
 
 
 class BlockCache:
-    """At most `capacity` blocks, with those to be given up first on top of a heap. Touching one is O(log n)."""
+    """At most `capacity` blocks, in a heap with the block to evict next on top. Touching a block is O(log n)."""
 
     __slots__ = ("_heap", "_rank", "_ranks", "_tick", "_touches", "capacity", "evicted")
 
@@ -46,7 +46,9 @@ class BlockCache:
         return len(self._ranks)
 
     def touch(self, block: int, place: int) -> bool:
-        """Use the block that is the prompt's `place`th; whether it was here. It is afterwards, unless nothing fits."""
+        """Use the prompt's block number `place`; returns whether it was cached. It is cached afterwards, unless nothing
+        fits.
+        """
         was_here = block in self._ranks
         if not was_here and len(self._ranks) >= self.capacity:
             if not self.capacity:

@@ -1,4 +1,4 @@
-"""What a step of an engine costs, in seconds."""
+"""The cost of an engine's steps, in seconds."""
 
 from dataclasses import dataclass
 

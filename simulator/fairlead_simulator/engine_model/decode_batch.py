@@ -12,7 +12,7 @@ from fairlead_simulator.engine_model.requests import Phase, RequestT
 class DecodeBatch(Generic[RequestT]):
     """Requests that get one token per step.
 
-    Counts KV blocks exactly: at each step, those requests take a new one whose last is full.
+    Counts KV blocks exactly: at each step, a request whose last block is full takes a new one.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class DecodeBatch(Generic[RequestT]):
         return self._fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * len(self.requests)
 
     def seconds(self, steps: int) -> float:
-        """The next `steps` steps together, if the batch stays as it is."""
+        """Seconds of the next `steps` steps, if the batch does not change."""
         cost, batch = self._cost, len(self.requests)
         first = self._fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * batch
         return steps * first + cost.per_context_token * batch * (steps * (steps - 1) / 2)

@@ -50,7 +50,7 @@ class EnginePreset(EngineSettings):
 
     @property
     def cache_tokens(self) -> int:
-        """What a router believes one instance can keep cached."""
+        """The number of tokens that a router assumes one instance can cache."""
         return self.kv_tokens if self.dram_tokens is None else self.dram_tokens
 
 
@@ -147,7 +147,7 @@ def preset(name: str) -> EnginePreset:
 
 
 MOST_BUSY = 0.9
-"""Share of an engine's time that its prefills are taken to have at most. With more its steps are a guess."""
+"""Share of an engine's time that its prefills are assumed to have at most. With more its steps are a guess."""
 FURTHEST = 20.0
 """A model that would need a larger factor than this, up or down, belongs to another engine and stays unscaled."""
 
@@ -181,7 +181,7 @@ def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePres
 
 
 def with_measured_steps(engine: EnginePreset, step_seconds: float, load: UsualLoad, *, prefills: bool) -> EnginePreset | None:
-    """The engine with decode costs by which its steps take as long as a pool's were measured to; None where no model so
+    """The engine with decode costs by which its steps take as long as a pool's were measured to; None if no model so
     far off can be right. `prefills`: its instances compute prompts too.
 
     Routers measure how long a token takes after the first, averaged over the batches it decoded in and the prefills

@@ -62,7 +62,7 @@ class EngineRequest:
 
     @property
     def context_tokens(self) -> int:
-        """Prompt and answer so far: what a prefill must bring into memory."""
+        """The tokens of the prompt and the answer so far, which a prefill must bring into memory."""
         return self.input_tokens + self.generated
 
 

@@ -22,9 +22,9 @@ class EngineSettings:
     """
     max_sequences: int = 256
     dram_seconds_per_token: float = 0.0
-    """What it takes to load a token of the prefix cache from host memory."""
+    """Seconds to load one token of the prefix cache from host memory."""
     overhead_seconds: float = 0.0
-    """What a request takes outside of the engine's steps: network, HTTP, tokenizer. It comes before them."""
+    """Seconds that a request takes before the engine's steps: network, HTTP, tokenizer."""
     prefill: PrefillCost
     decode: DecodeCost
 

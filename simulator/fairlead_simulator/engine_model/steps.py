@@ -1,4 +1,4 @@
-"""What an engine is doing, and what a finished step brought."""
+"""An engine's current step, and the result of a finished one."""
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from fairlead_simulator.engine_model.requests import RequestT
 
 
 class StepKind(Enum):
-    """What a step computes."""
+    """The kind of work that a step computes."""
 
     PREFILL = "prefill"
     """Waiting prompts only."""
@@ -54,8 +54,9 @@ class EngineStep(Generic[RequestT]):
 
 @dataclass(slots=True)
 class StepResult(Generic[RequestT]):
-    """What a finished step brought: first tokens, finished requests, and prefills whose KV must now go to another
-    instance."""
+    """The result of a finished step: first tokens, finished requests, and prefills whose KV must now go to another
+    instance.
+    """
 
     first_tokens: list[RequestT]
     finished: list[RequestT]

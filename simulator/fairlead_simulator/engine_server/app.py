@@ -61,7 +61,7 @@ class EngineApp:
             await _refuse(exchange, route, RequestInvalid(str(error), status=503, kind="ServiceUnavailableError"))
 
     async def _fail(self, exchange: Exchange) -> bool:
-        """Whether the request was failed, because it asked for it or because the engine is not ready."""
+        """Whether the request was made to fail, because it asked for that or because the engine is not ready."""
         exchange.read_failure()
         if exchange.fails(FailureKind.REFUSE):
             await exchange.cut()

@@ -18,8 +18,9 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 @dataclass(slots=True)
 class ServedProgress:
-    """What clients would have seen: generations with their first token, and those that have ended, each in order of
-    time."""
+    """What clients would have seen: generations that got their first token, and generations that ended, each in order
+    of time.
+    """
 
     first_tokens: list[Generation] = field(default_factory=list)
     finished: list[Generation] = field(default_factory=list)

@@ -9,7 +9,7 @@ HEADER = b"x-sim-fail"
 
 
 class FailureKind(StrEnum):
-    """What goes wrong."""
+    """The kind of failure to inject."""
 
     REFUSE = "refuse"
     """The connection is cut before any answer."""

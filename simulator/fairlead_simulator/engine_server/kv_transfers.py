@@ -210,7 +210,7 @@ class KvTransfers:
             seconds = self._settings.cost.seconds(missing, answer["sending"]) if missing else 0.0
             if await self._lost(reader, self._pacer.wall_seconds(seconds)):
                 return None
-            self._statistics.transferred(seconds)
+            self._statistics.transferred(seconds, missing * self._settings.cost.bytes_per_token)
             fetched = self._pacer.adopt(prompt, answer["tokens"])
             writer.write(b"done\n")
             await writer.drain()

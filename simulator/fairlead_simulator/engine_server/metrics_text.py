@@ -70,6 +70,7 @@ def _lines(engine: ServedEngine, rank: int, model: str) -> Iterator[str]:
         ("request_prompt_tokens", "Prompt tokens of a request.", statistics.request_prompt_tokens),
         ("request_generation_tokens", "Tokens generated for a request.", statistics.request_generation_tokens),
         ("nixl_xfer_time_seconds", "Transfer of a prompt's KV blocks from another engine.", statistics.transfer_time),
+        ("nixl_bytes_transferred", "Bytes of a transfer.", statistics.transfer_bytes),
     ):
         yield _header(name, "histogram", text)
         yield from _histogram(name, histogram, labels)

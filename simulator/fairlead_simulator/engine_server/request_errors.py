@@ -50,6 +50,6 @@ def unknown_model(asked: object, served: str) -> RequestInvalid:
 
 
 def shown(value: Any) -> str:
-    """A value as an error may repeat it: short."""
+    """A value shortened for an error message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

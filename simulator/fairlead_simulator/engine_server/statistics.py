@@ -1,4 +1,4 @@
-"""What a served engine counts about itself, as plain numbers; its metrics show them under vLLM's names."""
+"""Counters of a served engine, as plain numbers; its metrics show them under vLLM's names."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from fairlead_simulator.engine_server.requests import Generation
 
 TTFT_BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
 TRANSFER_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 5.0)
+TRANSFER_BYTES_BUCKETS = tuple(2.0 ** (10 + exponent) for exponent in range(1, 25, 2))
 INTER_TOKEN_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 TIME_PER_TOKEN_BUCKETS = (*INTER_TOKEN_BUCKETS[2:], 20.0, 40.0, 80.0)
 TOKEN_BUCKETS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
@@ -52,6 +53,7 @@ class EngineStatistics:
     transfers_expired: int = 0
     """Prompts whose blocks nobody fetched in time."""
     transfer_time: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BUCKETS))
+    transfer_bytes: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BYTES_BUCKETS))
     generation_tokens: int = 0
     preemptions: int = 0
     ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("stop", "length", "abort", "error", "repetition"), 0))
@@ -77,9 +79,10 @@ class EngineStatistics:
         self.prefix_hits_tokens += request.hit_tokens - request.external_tokens
         self._observe(self.queue_time, now - request.arrived_at)
 
-    def transferred(self, seconds: float) -> None:
-        """Record how long KV blocks took from another engine to this one."""
+    def transferred(self, seconds: float, size: int) -> None:
+        """Record how long KV blocks took from another engine to this one, and their bytes."""
         self._observe(self.transfer_time, seconds)
+        self.transfer_bytes.observe(size)
 
     def prefilled(self, request: Generation, now: float) -> None:
         """The first token, or after a preemption the next one."""

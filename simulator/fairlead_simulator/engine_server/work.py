@@ -93,7 +93,7 @@ class StreamForm(Protocol):
     """How a protocol writes one stream, as bytes of server-sent events. `words` may be empty at the end."""
 
     def preface(self) -> bytes:
-        """What is sent before the engine has made a token; may be empty."""
+        """The text that is sent before the engine has made a token; may be empty."""
 
     def opening(self, run: Run) -> bytes:
         """The part of the stream before the first words."""

@@ -43,7 +43,7 @@ class Workload:
     dropped: int = 0
     """Rows left out because their prompt was too long."""
     found_sessions: Sessions | None = None
-    """How the sessions are known; None where none were looked for."""
+    """How the sessions are known; None if none were looked for."""
 
     @property
     def native_rate(self) -> float:

@@ -3,7 +3,7 @@
 Requests are measured by their index, so that every policy is judged by the same ones.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from fairlead_simulator.simulation.jobs import Job, Phase
@@ -56,6 +56,8 @@ class Figures:
     reroutes: int
     preemptions: int
     output_tokens_per_second: float
+    """Those that answers got while measured requests arrived, also answers to earlier ones. Until the last answer's end
+    it would be the length of that one answer."""
 
     @property
     def moves(self) -> int:
@@ -64,7 +66,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one tenant's requests of one priority class got; the figures are those of `Figures`."""
+    """The figures of one tenant's requests of one priority class, as in `Figures`."""
 
     tenant: str
     priority_class: str
@@ -114,7 +116,6 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
     all_tokens = sum(job.input_tokens for job in measured)
     believed = [(job.believed_tokens, job.hit_tokens) for job in served if job.believed_tokens is not None]
     cached = sum(hit for _, hit in believed)
-    finished = max((job.finished_at for job in served), default=begin)
     return Figures(
         requests=total,
         served=len(served),
@@ -137,8 +138,22 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
         migrations=len(result.migrations),
         reroutes=len(result.reroutes),
         preemptions=result.preemptions,
-        output_tokens_per_second=sum(job.output_tokens for job in served) / (finished - begin) if finished > begin else 0.0,
+        output_tokens_per_second=_output_rate((job for job in result.jobs if among is None or job.index in among), begin, end),
     )
+
+
+def _output_rate(jobs: Iterable[Job], begin: float, end: float) -> float:
+    if end <= begin:
+        return 0.0
+    return sum(_tokens_within(job, begin, end) for job in jobs if job.phase is Phase.FINISHED) / (end - begin)
+
+
+def _tokens_within(job: Job, begin: float, end: float) -> float:
+    """Tokens of an answer that came in this time: the first, and those after it as if at an even pace."""
+    first, last = job.first_token_at, job.finished_at
+    lasted = min(last, end) - max(first, begin)
+    later = (job.output_tokens - 1) * lasted / (last - first) if last > first and lasted > 0 else 0.0
+    return later + (begin <= first <= end)
 
 
 def in_time(job: Job, targets: Targets) -> bool:

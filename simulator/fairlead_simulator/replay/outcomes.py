@@ -21,7 +21,7 @@ class ReplayVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOutcome:
-    """One request. Seconds of wall time; None where it does not apply."""
+    """One request. Seconds of wall time; None if it does not apply."""
 
     index: int
     session: str

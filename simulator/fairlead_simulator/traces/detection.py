@@ -40,7 +40,7 @@ _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which says of no request when it came",
     (b"input_config",): "aiperf's summary of a run, which has no single requests",
 }
-"""Documents that cannot be converted, by names in them."""
+"""Documents that cannot be converted, recognised by the names of fields in them."""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 

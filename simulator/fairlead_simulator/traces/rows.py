@@ -42,8 +42,8 @@ class TraceRow:
 
 
 class PrefixRule:
-    """Equal ids mean equal text from the beginning on, so an id always comes after the same id. What breaks this would
-    look like reuse that no engine has.
+    """Equal ids mean equal text from the beginning on, so an id always comes after the same id. A trace
+    that breaks this rule would show reuse that no engine has.
     """
 
     def __init__(self) -> None:

@@ -28,6 +28,7 @@ from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import Rule, Shape, document_name, shape_of
 from fairlead.schemas.writing import differences, written
 from fairlead.selectors import ExpressionSpec, SelectorSpec
+from fairlead.tables import KvTransferFacts
 from fairlead_testing.examples import examples, search
 from processkube.kubernetes_api.cel.rules import RuleTree, check_rules, compile_rules
 from processkube.kubernetes_api.schemas.schemas import apply_defaults, prune
@@ -137,7 +138,8 @@ def pools_that_scale(draw: st.DrawFn) -> dict[str, Any]:
 def pools_of_an_engine(draw: st.DrawFn) -> dict[str, Any]:
     """Pools that are valid but for their roles, which not every engine takes."""
     roles = [{"name": name, "template": copy.deepcopy(TEMPLATE)} for name in ("prefill", "decode")]
-    return {"model": "m", "roles": roles, "engine": {"type": draw(st.sampled_from(["vllm", "sglang"]))}}
+    transfers: dict[str, Any] = draw(st.sampled_from([{}, {"kvTransfer": {}}]))
+    return {"model": "m", "roles": roles, "engine": {"type": draw(st.sampled_from(["vllm", "sglang"])), **transfers}}
 
 
 @st.composite
@@ -248,7 +250,9 @@ class Judges:
 
 ADOPTING = Judges(PoolSpec)
 
-RULED = (RolloutSpec, PoolSpec, EngineSpec, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec, ExpressionSpec)
+RULED = (
+    RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec, ExpressionSpec,
+)  # fmt: skip
 """The classes that have rules."""
 
 

@@ -33,7 +33,7 @@ REFUSALS = {
     "replicas-of-two-roles": "replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
     "half-a-pair": "roles must be exactly both, or exactly prefill and decode",
     "sglang-of-two-roles": "engine.type sglang takes only the role both",
-    "gateway-of-two-roles": "gateway needs the role both",
+    "gateway-of-two-roles": "gateway.failureMode FailOpen needs the role both",
     "missing-template": "roles[].template or selector is required unless engine.type is simulated",
     "template-and-selector": "roles[].template cannot stand beside roles[].selector",
     "empty-selector": "selector must not be empty",

@@ -317,3 +317,20 @@ def condition(running: Serving, kind: str, status: str) -> dict[str, Any]:
     """The condition while it has this status; else one that is false and says nothing."""
     found = running.ask(POOL)["conditions"]
     return next((one for one in found if one["type"] == kind and one["status"] == status), {"message": ""})
+
+
+def test_prefill_and_decode_engines_are_served_together(tmp_path: Path, start: StartEngine) -> None:
+    prefill, *decodes = (start(*FAST) for _ in range(3))
+    flags = ("--prefill", prefill.url, "--decode", decodes[0].url, "--decode", decodes[1].url)
+    with serving(tmp_path / "divided", *flags) as running:
+        running.until_states(**{f"127.0.0.1-{one.port}": "Serving" for one in (prefill, *decodes)})
+        body = {"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": SENTENCE * 40}]}
+        answer = asking().post(f"{running.url('gateway')}/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-fairlead-instance"] == f"127.0.0.1-{prefill.port}"
+        assert answer.headers["x-fairlead-decode"] in {f"127.0.0.1-{one.port}" for one in decodes}
+        detail = running.ask(POOL)
+        assert detail["desired"] == {"prefill": 1, "decode": 2}
+        page = running.page("/pools/default/engines")
+        assert "prefill" in page
+        assert "decode" in page

@@ -21,7 +21,7 @@ from fairlead_client.resources.advice import Advice
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
-from fairlead_testing.running.api import CHAT, ApiInstance, a_load, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance, running_api
 
 LATE: dict[str, Any] = {"requests": 1, "completed": 1, "ttft_total": 1, "judged_by_slo": 1, "tpot_total": 1, "tpot_within_slo": 1}
 
@@ -90,6 +90,28 @@ async def test_a_figure_that_has_been_off_for_minutes_is_told_until_its_router_s
     assert Cause.FIGURE_OFF not in {one.cause for one in (await api.viewer.advice(CHAT)).items}
 
 
+async def test_the_error_of_predictions_is_the_mean_over_all_prefills_as_on_the_pools_page(api: ApiInstance) -> None:
+    """A router that saw one prefill does not weigh as much as one that saw hundreds."""
+    spec = {**SPEC, "earlyRejection": {"mode": "Load"}}
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), spec=spec))
+    acknowledged = (Acknowledgement(pool=CHAT, version=1),)
+    for router, samples, error in (("router-0", 300, 0.2), ("router-1", 100, 0.6)):
+        figure = LearntFigure(
+            pool=CHAT,
+            instance=None,
+            quantity=Quantity.PREFILL,
+            learnt=1 / 6250,
+            declared=1 / 6250,
+            samples=samples,
+            error=error,
+            declared_error=None,
+            in_use=True,
+        )
+        await api.router.post_report(a_report(router, router, acknowledged=acknowledged, learnt_figures=(figure,)))
+    (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.PREDICTIONS_OFF]
+    assert "with a mean error of 30.0 %" in found.sentence
+
+
 async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_applied(api: ApiInstance, cluster: FakeClusterGateway) -> None:
     """Nothing simulates here, so the number is an estimate, and said to be one; it stands while the signals change."""
     begun = api.clock()
@@ -135,8 +157,6 @@ async def test_a_hot_instance_can_be_drained_when_five_minutes_show_it(api: ApiI
         await api.app.state.upkeep.roll_up(api.clock())
 
     async def hot() -> Advice:
-        # a router is live for ten seconds after its last report, and this machine may be slow
-        await api.router.post_report(a_report(f"alive-{api.clock().timestamp()}", at=api.clock().timestamp()))
         (found,) = [one for one in (await api.viewer.advice(CHAT)).items if one.cause is Cause.HOT_INSTANCE]
         return found
 
@@ -181,7 +201,6 @@ async def test_a_burning_budget_agrees_with_the_pools_slo_page(api: ApiInstance)
     acknowledged = (Acknowledgement(pool=CHAT, version=1),)
     await api.router.post_report(a_report("r1", slo_samples=(sample,), acknowledged=acknowledged))
     await api.app.state.upkeep.roll_up(api.clock())
-    await api.router.post_report(a_report("r2", acknowledged=acknowledged))  # a router is live for 10 s
     (found,) = (await api.viewer.advice()).items
     burn = await api.viewer.slo_burn(CHAT)
     hour = next(one for one in burn.windows if one.window == "1h")

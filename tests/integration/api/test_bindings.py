@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairlead.reports.batches import Report
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
+from fairlead.reports.moves import CacheFate, CacheTransfer, MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
 from fairlead_client.lines import BindingsLine, StreamLine, SyncedLine
 from fairlead_testing.examples import examples
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance
@@ -213,6 +213,37 @@ async def test_a_reroute_is_stored_listed_and_counted_apart_from_migrations(api:
     assert (summary.sessions_moved, summary.requests_rerouted > 0) == (0, True)
     session = await api.viewer.session(CHAT, "s")
     assert (session.session.instance, session.session.migrations) == ("a", 0)
+
+
+async def test_what_became_of_a_moves_cache_is_stored_with_its_outcome(api: ApiInstance) -> None:
+    await with_instances(api, "a", "b")
+    await api.router.post_report(a_report("r1", bindings=(a_binding("s", "a"), a_binding("t", "a"), a_binding("u", "a"))))
+    moves = {name: a_binding(name, "b", id=f"m-{name}", previous="a", reason=BindingReason.DRAIN, based_on=1) for name in "stu"}
+    records = [
+        MigrationRecord(
+            id=move.id, pool=CHAT, session=name, request="q", source="a", target="b", trigger=BindingReason.DRAIN, at=move.at,
+            predicted_source_ttft_seconds=None, predicted_target_ttft_seconds=1.0, benefit_seconds=None, tokens_moved=4000,
+        )
+        for name, move in moves.items()
+    ]  # fmt: skip
+    await api.router.post_report(a_report("r2", bindings=tuple(moves.values()), migrations=tuple(records)))
+    came = CacheTransfer(fate=CacheFate.MOVED, seconds=0.4, tokens=3968, bytes=227_000_000, predicted_seconds=0.3)
+    transfers = {"s": came, "t": CacheTransfer(fate=CacheFate.LATE, seconds=2.0), "u": None}
+    outcomes = [
+        MigrationOutcome(id=moves[name].id, pool=CHAT, actual_ttft_seconds=0.7, outcome=MoveOutcome.COMPLETED, transfer=transfer)
+        for name, transfer in transfers.items()
+    ]
+    await api.router.post_report(a_report("r3", migration_outcomes=tuple(outcomes)))
+    found = {name: await api.viewer.migration(move.id) for name, move in moves.items()}
+    told = {name: (one.cache, one.tokens_moved, one.tokens_recomputed, one.transfer_seconds) for name, one in found.items()}
+    assert told == {
+        "s": (CacheFate.MOVED, 3968, 32, 0.4),
+        "t": (CacheFate.LATE, 0, 4000, 2.0),
+        "u": (None, 4000, 0, None),
+    }
+    assert (found["s"].transfer_bytes, found["s"].predicted_transfer_seconds) == (227_000_000, 0.3)
+    assert "Its KV cache, 3,968 tokens, 227.0 MB, came along after 400 ms (300 ms predicted)." in found["s"].explanation
+    assert "Its KV cache did not come along: it took too long. That was known after 2.00 s, and b computed it." in found["t"].explanation
 
 
 async def test_a_move_without_its_record_still_leaves_a_migration(api: ApiInstance) -> None:

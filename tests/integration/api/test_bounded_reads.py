@@ -236,7 +236,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_no_question_looks_at_more_rows_than_a_page_may(filled: str, statements: Statements, path: str, filters: list[str]) -> None:
     asked = list(questions(path, filters, filled))
     found: dict[str, str] = {}
-    with psycopg.connect(plain(filled), autocommit=True) as connection:
+    with psycopg.connect(plain(filled), autocommit=True, options="-c fairlead.router_live_seconds=10") as connection:
         async with running_api(filled) as api:
             headers = {"authorization": f"Bearer {SECRETS['admin']}"}
             async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app), headers=headers) as http:

@@ -21,7 +21,7 @@ from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.lines import TableLine
 from fairlead_client.outcomes import Refused
 from fairlead_client.problems import ApiProblem
-from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.strict_system_api import NotTaken
 
@@ -68,7 +68,6 @@ async def test_what_live_routers_know_of_a_cache_is_told_with_its_instance(api: 
     ]
     assert (await api.viewer.instance(CHAT, "b")).caches == []
     await api.router.post_report(a_report("r3", "router-0"))
-    await api.router.post_report(other)  # a router is live for 10 s
     assert [one.router for one in (await api.viewer.instance(CHAT, "a")).caches] == ["router-1"], "a state replaces the one before"
 
 
@@ -98,14 +97,12 @@ async def test_what_live_routers_have_learnt_is_told_with_its_instance_and_with_
         ("router-1", Quantity.PREFILL, 0.0002, 0.00016, 9, 0.06, 0.2),
     ]
     assert (await api.viewer.instance(CHAT, "b")).learnt == []
-    await api.router.post_report(own)  # a router is live for 10 s
     of_pool = (await api.viewer.pool(CHAT)).learnt
     assert [(one.router, one.quantity, one.learnt, one.error, one.in_use) for one in of_pool] == [
         ("router-0", Quantity.TEXT, 3.1, None, False),
         ("router-0", Quantity.PREFILL, 0.0002, 0.06, True),
     ]
     await api.router.post_report(a_report("r3", "router-0"))
-    await api.router.post_report(other)
     assert [one.router for one in (await api.viewer.instance(CHAT, "a")).learnt] == ["router-1"], "a state replaces the one before"
 
 
@@ -301,9 +298,16 @@ async def test_in_flight_sums_live_routers_and_takes_only_their_newest_word(api:
     await api.router.post_report(working("n0", "router-0", now - 5, 50, 0))  # type: ignore[arg-type]  # a Report
     seen = await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
     assert (seen.live_routers, seen.instances[0].in_flight) == (2, 5)
-    await api.router.post_report(working("n3", "router-0", now, 3, 1))  # type: ignore[arg-type]  # a Report
-    await api.router.post_report(working("n4", "router-1", now, 2, 0))  # type: ignore[arg-type]  # a Report
     assert (await api.viewer.pool(CHAT)).instances[0].in_flight == 5
+
+
+async def test_a_router_is_live_for_as_long_after_its_report_as_is_set(database_url: str) -> None:
+    async with running_api(database_url, router_live_seconds=30) as api:
+        await api.router.post_report(a_report("r1"))
+        for silent_seconds, live in ((25, 1), (35, 0)):
+            with psycopg.connect(plain(database_url)) as connection:
+                connection.execute(f"UPDATE routers SET last_seen_at = now() - interval '{silent_seconds} seconds'")
+            assert (await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))).live_routers == live
 
 
 async def test_versions_go_on_after_deletion_and_re_creation(api: ApiInstance, start_api: Callable[[], Awaitable[ApiInstance]]) -> None:

@@ -93,8 +93,6 @@ async def test_two_routers_are_summed_and_another_pool_is_not_counted(api: ApiIn
         reports.append(a_report(f"{router}-r", router, at, loads=loads, arrivals=arrivals, rejections=refusals, in_flight=in_flight))
     for report in reports:
         await api.router.post_report(report)
-    for report in reports:  # once more for their state, as a router is live for 10 s
-        await api.router.post_report(report)
     role = await told(api)
     assert (role.serving, role.in_flight, role.waiting) == (2, 8, 3)
     assert role.prompt_tokens_per_second == 2 * 10 * 900 / 30

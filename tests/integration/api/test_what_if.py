@@ -3,7 +3,6 @@ request, also when a process is killed; nothing hangs; the winner becomes a plan
 """
 
 import asyncio
-import itertools
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -302,11 +301,7 @@ async def test_advice_sentence_button_and_plan_come_from_one_simulation_of_what_
     await api.router.post_report(report)
     await api.app.state.upkeep.roll_up(api.clock())
     async with asyncio.timeout(3 * PATIENCE_SECONDS):
-        for heard in itertools.count():
-            # a router that reported nothing for ten seconds is not live: nothing is simulated or advised without one
-            await api.router.post_report(
-                a_report(f"heard-{heard}", at=api.clock().timestamp(), acknowledged=known, learnt_figures=(measured,))
-            )
+        while True:
             await api.app.state.sizing.look(api.clock())
             found = (await api.viewer.advice(CHAT)).items
             beyond = [one for one in found if one.cause is Cause.PROMPTS_TOO_LONG]

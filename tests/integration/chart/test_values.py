@@ -52,6 +52,7 @@ ENDINGS: dict[str, Any] = {
     "parentRefs": [{"name": "other"}],
     "routerClients": [],
     "pickerClients": [],
+    "kvEventsEngines": [],
     "apiClients": [],
     "monitoring": [],
     "affinity": {"podAntiAffinity": {}},

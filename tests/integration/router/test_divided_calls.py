@@ -10,6 +10,7 @@ import pytest
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import EarlyRejectionFacts, ModelledFacts
+from fairlead_router.pools.handovers import ENOUGH
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
 
 ROLES = (Role.PREFILL, Role.PREFILL, Role.DECODE, Role.DECODE)
@@ -178,6 +179,37 @@ async def test_a_prefill_engine_that_names_no_blocks_costs_a_second_prefill_that
     assert running.pool.counters.unfetched == 1
     text = (await running.admin.get("/metrics")).text
     assert 'fairlead_router_prefills_without_blocks_total{pool="default/chat"} 1.0' in text
+    at_rest(running)
+
+
+async def test_prefill_engines_that_name_no_blocks_are_asked_no_longer_and_that_is_reported(world: World) -> None:
+    running, engines = await split(world)
+    engines[0].hands_on = engines[1].hands_on = False
+    for number in range(20):
+        assert (await running.ask(text=f"text {number}", stream=number % 2 == 0)).status_code == 200
+    assert [len(legs([engine])) for engine in engines[:2]] == [ENOUGH, ENOUGH]
+    assert len(legs(engines, 2)) == 20
+    assert running.pool.counters.decode_only == {"no-prefill": 14}
+    troubled = running.pool.engines.troubled()
+    assert {(one.instance, one.trouble) for one in troubled} == {("i0", "HandsNothingOver"), ("i1", "HandsNothingOver")}
+    assert "its last 3 prefills named no KV blocks" in troubled[0].words
+    at_rest(running)
+
+
+async def test_prefills_go_to_the_engines_that_hand_over_and_the_others_are_tried_again_after_a_while(world: World) -> None:
+    running, engines = await split(world)
+    engines[0].hands_on = False
+    for number in range(20):
+        assert (await running.ask(text=f"text {number}")).status_code == 200
+    assert len(legs(engines[:1])) == ENOUGH
+    assert len(legs([engines[1]])) == 20 - ENOUGH
+    assert running.pool.counters.decode_only == {}
+    engines[0].hands_on = True
+    running.pool.choice.handovers._silent_until["i0"] = running.router.now()
+    for number in range(8):
+        assert (await running.ask(text=f"later {number}")).status_code == 200
+    assert len(legs(engines[:1])) > ENOUGH + 1, "one try, and then it takes its part"
+    assert running.pool.engines.troubled() == ()
     at_rest(running)
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from fairlead.instances import Role
 from fairlead.routing.knowledge.circuit import CircuitSettings
 from fairlead.tables import EarlyRejectionFacts, Outlook
 from fairlead_process.starting import bind
@@ -406,12 +405,6 @@ async def test_nobody_points_an_engine_at_a_peer_by_way_of_a_proxy(world: World,
         answer = await proxy.request(body, headers=headers)
         assert (answer.status, _code(answer.body)) == (400, "invalid_field")
     assert not world.engines[0].seen
-
-
-async def test_a_pool_of_prefill_and_decode_is_refused_by_name(world: World, proxies: list[Proxy]) -> None:
-    running = await world.ready(2, roles=(Role.PREFILL, Role.DECODE))
-    answer = await (await _proxy(running, proxies)).request(_chat())
-    assert (answer.status, _code(answer.body)) == (501, "pool_divides")
 
 
 async def test_keys_are_asked_for_as_at_the_gateway(world: World, proxies: list[Proxy]) -> None:

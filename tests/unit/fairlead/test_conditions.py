@@ -168,6 +168,17 @@ def test_each_share_of_the_slo_names_what_it_is_a_share_of(both: float | None, t
     assert [one.message for one in pool_conditions(facts) if one.type is ConditionType.SLO_MET] == [words]
 
 
+@pytest.mark.parametrize(
+    ("attained", "words"),
+    [(0.896, "89.6%"), (0.8996, "89.96%"), (0.9, "90%"), (0.904, "90%"), (0.8, "80%"), (0.997, "99.7%"), (1.0, "100%")],
+)
+def test_neither_a_missed_goal_nor_all_requests_are_said_to_be_reached_when_they_are_not(attained: float, words: str) -> None:
+    observations = replace(answer(), slo_attainment=attained)
+    (one,) = [one for one in pool_conditions(replace(SETTLED, observations=observations)) if one.type is ConditionType.SLO_MET]
+    assert one.message.startswith(f"{words} of the requests")
+    assert one.status == ("True" if attained >= 0.9 else "False")
+
+
 def test_figures_that_are_behind_are_no_missing_traffic_and_stop_scaling_by_them() -> None:
     observations = replace(answer(), figures_behind_seconds=725.0, slo_attainment=None, ttft_attainment=None)
     bounds = BoundsInForce(lower=1, upper=9)

@@ -30,6 +30,17 @@ def test_the_spec_is_that_of_an_inference_pool_for_which_nothing_is_made() -> No
     assert not {"scaling", "ratio", "rollout"} & document.keys()
 
 
+DIVIDED = "engines: [{url: 'http://a:1', role: prefill}, {url: 'http://b:1', role: decode}, {url: 'http://c:1', role: decode}]\n"
+VLLM = "engine: {type: vllm}\n"
+
+
+def test_prefill_and_decode_are_roles_of_the_spec_with_as_many_instances_as_the_file_has_engines() -> None:
+    file = parse_pool_file(f"{DIVIDED}{VLLM}earlyRejection: {{mode: AfterPrefill}}", installed_policies())
+    spec = parse_spec(file.spec("m", "vllm"))
+    assert [(role.name.value, role.max_replicas) for role in spec.roles] == [("decode", 2), ("prefill", 1)]
+    assert spec.early_rejection.mode == "AfterPrefill"
+
+
 def test_adapters_of_the_engines_are_those_of_the_pool() -> None:
     file = parse_pool_file(f"{TWO}adapters: [sql, org/fr]\nengine: {{type: vllm}}\n", installed_policies())
     assert parse_spec(file.spec("m", "vllm")).facts().adapters == ("sql", "org/fr")
@@ -50,13 +61,19 @@ def test_adapters_of_the_engines_are_those_of_the_pool() -> None:
         ("engines: [{url: 'http://hö:8000'}]", "engines[0].url", "a host is a name"),
         ("engines: [{url: 'http://[fe80::x]:8000'}]", "engines[0].url", "write http://HOST:PORT"),
         ("engines: [{url: 'http://a:1/llm'}]", "engines[0].url", "without a path"),
-        ("engines: [{url: 'http://a:1', wieght: 2}]", "engines[0].wieght", "url, name, weight, drain"),
+        ("engines: [{url: 'http://a:1', role: prefill}]", "engines[].role", "some prefill and all others decode"),
+        ("engines: [{url: 'http://a:1', role: prefill}, {url: 'http://b:1'}]", "engines[].role", "some prefill and all others decode"),
+        (DIVIDED, "engine.type", "need engine.type vllm"),
+        ("engines: [{url: 'http://a:1'}]\nearlyRejection: {mode: AfterPrefill}", "earlyRejection", "needs the roles prefill and decode"),
+        ("engines: [{url: 'http://a:1', wieght: 2}]", "engines[0].wieght", "url, name, role, weight, drain"),
         ("engines: [{url: 'http://a:1'}, {url: 'http://a:1/'}]", "engines", "another url"),
         ("engines: [{url: 'http://a:1', name: x}, {url: 'http://a:2', name: x}]", "engines[1].name", "another name"),
         (f"{TWO}roles: [{{name: prefill}}]", "roles", "remove it; the fields of the file are engines"),
         (f"{TWO}scaling: {{mode: SLO}}", "scaling", "remove it"),
         (f"{TWO}engine: {{port: 8000}}", "engine.port", "remove it"),
         (f"{TWO}adapters: [sql]", "adapters", "adapters need engine.type vllm"),
+        (f"{TWO}engine: {{kvTransfer: {{}}}}", "engine.kvTransfer", "engine.kvTransfer needs engine.type vllm"),
+        (f"{TWO}engine: {{type: vllm, kvTransfer: {{kind: SharedStore}}}}", "engine.kvTransfer.kind", "not supported"),
         (f"{TWO}adapters: ['a b']\nengine: {{type: vllm}}", "adapters[0]", "matches"),
         (f"{TWO}slo: {{ttft: soon}}", "slo.ttft", "duration"),
         (f"{TWO}routing: {{policy: dualmpa}}", "routing.policy", "choose one of"),

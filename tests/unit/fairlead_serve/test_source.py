@@ -133,6 +133,34 @@ async def test_a_pool_is_of_the_engine_that_the_first_one_says_it_is_unless_the_
     assert world.newest.spec["engine"]["type"] == found
 
 
+DIVIDED = [{"url": f"http://{A}", "role": "prefill"}, {"url": f"http://{B}", "role": "decode"}]
+
+
+async def test_engines_have_the_roles_of_the_file_which_a_running_pool_keeps(tmp_path: Path) -> None:
+    world = await serving(tmp_path, engines=DIVIDED, engine={"type": "vllm"})
+    assert {one.id: one.role.value for one in world.newest.instances} == {"a-8000": "prefill", "b-8000": "decode"}
+    assert world.newest.desired == {"decode": 1, "prefill": 1}
+    conditions = {one["type"]: one for one in world.newest.conditions}
+    assert conditions["InstancesReady"]["status"] == "True"
+    first = world.newest.uid
+    world.write()
+    await world.rounds()
+    assert world.newest.problem is not None
+    assert world.newest.problem.startswith("engines[].role")
+    world.restart()
+    await world.rounds()
+    assert not world.newest.problem
+    assert world.newest.desired == {"both": 2}
+    assert world.newest.uid != first, "another pool: its sessions would all have to move at once"
+
+
+async def test_engines_change_their_roles_as_new_engines(tmp_path: Path) -> None:
+    world = await serving(tmp_path, engines=DIVIDED, engine={"type": "vllm"})
+    world.write(engines=[{**one, "role": role} for one, role in zip(DIVIDED, ("decode", "prefill"), strict=True)], engine={"type": "vllm"})
+    assert await world.rounds() == {"a-8000": "Serving", "b-8000": "Serving"}
+    assert {one.id: one.role.value for one in world.newest.instances} == {"a-8000": "decode", "b-8000": "prefill"}
+
+
 async def test_an_engine_that_is_lost_is_told_with_its_reason(tmp_path: Path) -> None:
     world = await serving(tmp_path)
     world.engines.known[B] = SILENT

@@ -38,6 +38,14 @@ def test_engines_of_the_command_line_become_a_file_that_keeps_what_was_changed_i
     assert again.pool == file.pool, "without --engine it goes on with those of the last run"
 
 
+def test_prefill_and_decode_engines_of_the_command_line_become_roles_in_the_file(tmp_path: Path) -> None:
+    options = ServeOptions(state_dir=tmp_path, prefills=("http://a:1",), decodes=("http://b:1", "http://c:1"))
+    _, file = pool_of(options, tmp_path)
+    assert [(one.id, one.role.value) for one in file.pool.engines] == [("a-1", "prefill"), ("b-1", "decode"), ("c-1", "decode")]
+    _, again = pool_of(ServeOptions(state_dir=tmp_path, engines=("http://a:1", "http://b:1")), tmp_path)
+    assert [one.role.value for one in again.pool.engines] == ["both", "both"]
+
+
 def test_a_file_of_the_user_is_read_and_not_written(tmp_path: Path) -> None:
     given = tmp_path / "mine.yaml"
     given.write_text(f"engines: [{{url: '{ONE}'}}]  # mine\n")

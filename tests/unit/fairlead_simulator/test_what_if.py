@@ -146,7 +146,7 @@ def test_engines_that_are_simulated_themselves_are_as_those_that_are_served() ->
     assert (found.block_tokens, found.kv_tokens, found.dram_tokens, found.max_sequences) == (64, 200_000, None, 9)
     assert found.prefill.seconds(1000, 1000) == pytest.approx(1000 / spec.engine.prefill_tokens_per_second / 2)
     assert found.decode.fixed == pytest.approx(0.015)
-    assert "compute 12500 prompt tokens/s" in words
+    assert "compute 12,500 prompt tokens/s" in words
 
 
 @pytest.mark.parametrize(("block_size", "block_tokens"), [(1024, 512), (48, 16), (7, 1)])

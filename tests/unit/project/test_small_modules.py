@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def _imported(path: Path) -> set[str]:
     return found & MODULES.keys()
 
 
+@cache
 def _users() -> dict[str, set[str]]:
     measuring = {str(path.relative_to(ROOT)): path for folder in ("benchmarks", "reproductions") for path in (ROOT / folder).rglob("*.py")}
     users = defaultdict(set)

@@ -75,7 +75,7 @@ _AS = {
     BindingReason.SESSION_MOVED: BindingReason.RING_CHANGE,
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
 }
-"""Triggers that share the colour of another of the same kind: there are eight colours."""
+"""Triggers drawn in the colour of another trigger of the same kind, because there are only eight colours."""
 
 
 def series_of(trigger: BindingReason) -> int:

@@ -107,7 +107,7 @@ def forecast_remark(found: Forecast | None) -> str:
 
 
 def sum_of_parts(decision: RoutingDecision, one: CandidateScore) -> str:
-    """`1.20 s wait + 400 ms prefill = 1.60 s cost`; empty where the score is not a sum, or was not recorded."""
+    """`1.20 s wait + 400 ms prefill = 1.60 s cost`; empty if the score is not a sum, or was not recorded."""
     total = term_of(decision, TOTAL)
     if total is None or one.total is None or not decision.parts:
         return ""

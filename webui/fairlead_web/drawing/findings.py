@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from fairlead.advice.findings import EvidenceKind, HarmUnit
+from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.advice import Advice, AdviceEvidence
 from fairlead_web.text import formats
@@ -34,7 +34,7 @@ class Finding:
     """`level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its time.
 
     `plan` is the request of a plan that would help, as JSON for a form that is sent to `plan_path` by people with the
-    role `needed`; `plan_words` names the change. `plan` is empty where no plan helps.
+    role `needed`; `plan_words` names the change. `plan` is empty if no plan helps.
     """
 
     level: str
@@ -44,7 +44,7 @@ class Finding:
     harm: str
     path: str
     when: str
-    """The time that the sentence is about, which is not the page's range: the last minutes or the last hour."""
+    """The time that the sentence is about, which is not the page's range: now, the last minutes or the last hour."""
     plan: str = ""
     plan_path: str = ""
     plan_words: str = ""
@@ -69,7 +69,7 @@ def _finding(one: Advice) -> Finding:
         sentence=one.sentence,
         harm=harm_words(one),
         path=evidence_path(one.pool, one.evidence),
-        when=f"Last {formats.span((one.evidence.end - one.evidence.start).total_seconds())}",
+        when=_when(one),
     )
     if one.plan is None:
         return found
@@ -80,6 +80,12 @@ def _finding(one: Advice) -> Finding:
         plan_words=one.plan_words or one.plan.kind.value,
         needed=one.plan.kind.facts.role,
     )
+
+
+def _when(one: Advice) -> str:
+    if one.cause is Cause.CONDITION_NOT_MET:
+        return "Now"
+    return f"Last {formats.span((one.evidence.end - one.evidence.start).total_seconds())}"
 
 
 def evidence_path(pool: str, evidence: AdviceEvidence) -> str:

@@ -1,6 +1,4 @@
-"""The figures that routers measured of engines, in words: a line for each figure and router, and a sentence for each
-figure.
-"""
+"""Describes what routers have measured on engines: a row for each figure and router, and a sentence for each figure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,16 +23,22 @@ class Wording:
 
 
 WORDS = {
-    Quantity.PREFILL: Wording(name="Prefill speed", unit="tokens/s", teacher="streamed answers teach it"),
-    Quantity.DECODE: Wording(name="Decode step", unit="ms", teacher="streamed answers that are not short teach it"),
-    Quantity.TEXT: Wording(name="Bytes per token", unit="", teacher="answers whose usage has the tokens of the prompt teach it"),
+    Quantity.PREFILL: Wording(name="Prefill speed", unit="tokens/s", teacher="routers measure it from streamed answers"),
+    Quantity.DECODE: Wording(name="Decode step", unit="ms", teacher="routers measure it from streamed answers that are not short"),
+    Quantity.TEXT: Wording(
+        name="Bytes per token", unit="", teacher="routers measure it from answers whose usage counts the prompt's tokens"
+    ),
     Quantity.KV_CACHE: Wording(name="KV cache", unit="tokens", teacher="engines report it if their metrics contain its size"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntRow:
-    """One figure of one router; values as text in `unit`."""
+    """One figure of one router; values as text in `unit`.
+
+    `learnt` rests on `samples` observations: the sentence above the rows is their mean, weighed by samples. A router
+    that has too few for a figure of its own shows the mean of those few.
+    """
 
     name: str
     unit: str
@@ -56,7 +60,7 @@ class Learnt:
 
 
 def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
-    """The figures of these quantities, in their order; `known` has the figures by which the pool is judged."""
+    """The measured figures of these quantities, in this order. `known` is what the pool is assumed to be able to do."""
     named = {one.name: one for one in in_words(known)}
     found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
     return Learnt(
@@ -70,11 +74,11 @@ def _row(quantity: Quantity, one: LearntOfEngines) -> LearntRow:
         name=WORDS[quantity].name,
         unit=WORDS[quantity].unit,
         router=one.router,
-        learnt=_value(quantity, one.learnt),
+        learnt=_measured(quantity, one),
         declared=_value(quantity, one.declared),
         error=one.error,
         declared_error=one.declared_error,
-        samples=one.samples,
+        samples=one.samples if one.value is None else one.value_samples,
         in_use=one.in_use,
     )
 
@@ -100,6 +104,12 @@ def _sentence(quantity: Quantity, told: Sequence[LearntOfEngines], known: Figure
 def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
     known = [(value, weight) for value, weight in weighted if value is not None]
     return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None
+
+
+def _measured(quantity: Quantity, one: LearntOfEngines) -> str:
+    if one.value is None or quantity is not Quantity.PREFILL:
+        return _value(quantity, one.learnt if one.value is None else one.value)
+    return formats.count(one.value)
 
 
 def _value(quantity: Quantity, value: float | None) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.moves import MoveOutcome
-from fairlead.routing.explanations.explaining_moves import cause
+from fairlead.reports.moves import CacheFate, MoveOutcome
+from fairlead.routing.explanations.explaining_moves import cause, transfer_in_words
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.sessions import BindingHistoryItem
@@ -18,7 +18,7 @@ from fairlead_web.text.addresses import segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStep:
-    """One step: `at` is None where no time is recorded; `path` leads to what is known of it, with `link_words`.
+    """One step: `at` is None if no time is recorded; `path` leads to what is known of it, with `link_words`.
 
     `state` is `done`, `none` (there was nothing to do), or `unknown` (not recorded).
     """
@@ -64,6 +64,9 @@ def _plan(move: Migration, decision: RoutingDecision | None) -> MoveStep:
 
 
 def _transfer(move: Migration) -> MoveStep:
+    if move.cache is not None:
+        done = move.cache is CacheFate.MOVED
+        return MoveStep(words="Transfer", state="done" if done else "none", at=None, told=transfer_in_words(move))
     if move.tokens_moved:
         told = f"{formats.count(move.tokens_moved)} tokens of KV cache were fetched from {move.origin}. How long it took is not recorded."
         return MoveStep(words="Transfer", state="done", at=None, told=told)
@@ -92,8 +95,25 @@ def _homes(move: Migration, history: list[BindingHistoryItem] | None) -> tuple[M
     return cutover, MoveStep(words="Release", state="done", at=before.released_at, told=told)
 
 
+_FATES = {
+    CacheFate.UNNAMED: "recomputed: not handed on",
+    CacheFate.REFUSED: "recomputed: refused",
+    CacheFate.LOST: "recomputed: no answer",
+    CacheFate.LATE: "recomputed: too slow",
+}
+
+
+def cache_words(move: Migration | ReRoute) -> str:
+    """Whether the KV cache came along, in a few words for a list."""
+    if move.cache is CacheFate.MOVED or (move.cache is None and move.tokens_moved):
+        return f"{formats.count(move.tokens_moved)} tokens moved"
+    if move.cache is not None:
+        return _FATES[move.cache]
+    return "recomputed" if move.tokens_recomputed else "nothing to move"
+
+
 def seconds_won(move: Migration | ReRoute) -> float | None:
-    """The TTFT predicted for staying less the real one; negative when time was lost, None where either is unknown."""
+    """The TTFT predicted for staying less the real one; negative when time was lost, None if either is unknown."""
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     return None if stay is None or actual is None else stay - actual
 

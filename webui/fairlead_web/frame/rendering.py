@@ -16,7 +16,7 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from fairlead_client.resources.problems import Problem
-from fairlead_web.drawing.move_steps import seconds_won
+from fairlead_web.drawing.move_steps import cache_words, seconds_won
 from fairlead_web.frame.assets import Assets
 from fairlead_web.frame.health import condition_level, health_of
 from fairlead_web.text import addresses, formats
@@ -68,6 +68,7 @@ class Renderer:
             benefit=formats.benefit,
             won=formats.won,
             net=seconds_won,
+            cache_words=cache_words,
             rate=formats.rate,
             score=formats.score,
             span=formats.span,

@@ -147,12 +147,12 @@ class Shell:
 
     @property
     def of_pool(self) -> PoolSummary | None:
-        """The page's pool; None where it could not be read."""
+        """The page's pool; None if it could not be read."""
         return next((one for one in self.pools if f"{one.namespace}/{one.name}" == self.pool), None)
 
     @property
     def behind_seconds(self) -> float:
-        """Seconds that figures of the page's pool, or of any pool, are behind; 0 where they are not."""
+        """Seconds that figures of the page's pool, or of any pool, are behind; 0 if they are not."""
         found = self.pools if self.of_pool is None else [self.of_pool]
         return max((one.figures_behind_seconds for one in found), default=0.0)
 

@@ -19,7 +19,7 @@ async def undoable(visit: Visit, entry: AuditEntry, identity: Identity | None) -
 
 
 async def _kept(visit: Visit, plan: str) -> Plan | None:
-    """The plan; None where it is no longer kept, though the audit log names it."""
+    """The plan; None if it is no longer kept, though the audit log names it."""
     try:
         return await visit.api.plan(plan)
     except ApiProblem as error:

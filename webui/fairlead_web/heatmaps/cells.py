@@ -112,7 +112,7 @@ class Extremes:
 
 
 def extremes_of(heatmap: Heatmap) -> list[Extremes]:
-    """Those of each row, once for all that is said of a map: it may have 184,000 cells."""
+    """The lowest and highest value of each row. Compute it once per map, which may have 184,000 cells."""
     measured = ((row, known) for row in heatmap.rows if (known := _known(row)))
     return [Extremes(row=row, lowest=min(known), highest=max(known)) for row, known in measured]
 
@@ -130,7 +130,7 @@ class Earlier:
     seconds: int
 
     def differences(self, now: Heatmap) -> list[float | None]:
-        """What each cell has more (+) or less (-) than then, row-major; None where either is not known."""
+        """What each cell has more (+) or less (-) than then, row-major; None if either is not known."""
         return [
             None if one is None or other is None else one - other
             for row, before in zip(now.rows, self.heatmap.rows, strict=True)

@@ -33,7 +33,7 @@ class EventCutter:
 
 
 def value_of(event: bytes, name: bytes) -> str:
-    """A line's value such as that of `event: pools`; empty where the event has no such line."""
+    """A line's value such as that of `event: pools`; empty if the event has no such line."""
     found = next((line for line in event.split(b"\n", 2)[:2] if line.startswith(name + b": ")), b"")
     return found.partition(b": ")[2].decode(errors="replace")
 
@@ -51,7 +51,7 @@ def reads_of(header: str | None) -> Reads | None:
 
 
 def slimmed(event: bytes, reads: Reads | None) -> bytes:
-    """The event with as many items, which have only the fields that are read; whole where it is not known what is."""
+    """The event with all its items, but only the fields that the page reads; unchanged if those are not known."""
     if reads is None:
         return event
     return _with(event, reads.get(value_of(event, b"event"), frozenset()))

@@ -80,7 +80,7 @@ class DecisionPage(Context):
     predicted: float | None
     margin: Figure | None
     remark: str
-    """A remark about a bad prediction; empty where it was a good one."""
+    """A remark about a bad prediction; empty if it was a good one."""
     sum: str
     wrong: list[str]
     """Where the record contradicts itself."""

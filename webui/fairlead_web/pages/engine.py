@@ -8,6 +8,7 @@ from typing import ClassVar
 from starlette.responses import Response
 
 from fairlead.capabilities import FigureWords, in_words
+from fairlead.instances import Role
 from fairlead_client.resources.engine_fits import EngineFit, FitAccuracy, FitPoint, PoolEngine
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Routes
@@ -40,6 +41,8 @@ class EnginePage(Context):
     fit: EngineFit | None
     comparisons: list[Comparison]
     side: int
+    divided: bool
+    """Prefill and decode instances share each request."""
     command: str
 
 
@@ -57,6 +60,7 @@ async def show(visit: Visit) -> Response:
             fit=engine.fit,
             comparisons=[] if engine.fit is None else comparisons(engine.fit),
             side=SIDE,
+            divided=Role.PREFILL.value in detail.desired,
             command=f"fairlead engines fit --pool {key} --from now-1h --store",
         )
     )

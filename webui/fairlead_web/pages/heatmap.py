@@ -45,7 +45,7 @@ from fairlead_web.text.time_ranges import TimeRange, stamp
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapTable:
     """A page of the heatmap as text: at most TABLE_ROWS by TABLE_COLUMNS. `left`, `right`, `up` and `down` are the
-    first column or row of the pages beside it, None where there is none.
+    first column or row of the pages beside it, None if there is none.
     """
 
     columns: list[str]
@@ -94,7 +94,7 @@ class HeatmapPage(Context):
     ranked: list[tuple[HeatmapRow, str, float]]
     low_hurts: bool
     worst: str | None
-    """Address of the explanation of the worst cell; None where nothing was measured, and where rows are groups."""
+    """Address of the explanation of the worst cell; None if nothing was measured, and where rows are groups."""
     has_roles: bool
     """The instances have different roles, so each row says its own."""
     table: HeatmapTable | None

@@ -50,9 +50,9 @@ class InstancesPage(Context):
     states: list[Facet]
     may_drain: bool
     drains: dict[str, PlanKind | None]
-    """Keyed by instance, the plan that drains it or takes that back; None where there is none."""
+    """Keyed by instance, the plan that drains it or takes that back; None if there is none."""
     figures: dict[str, ShownInstance]
-    """By instance, its figures over the range; empty where they are not available now."""
+    """By instance, its figures over the range; empty if they are not available now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ async def index(visit: Visit) -> Response:
 
 
 def known_figures(found: FiguresByInstance | None, instance: str) -> InstanceFigures | None:
-    """Those of an instance, where any part of the range is rolled up."""
+    """The figures of an instance; None unless some of the range has been rolled up."""
     figures = found.of(instance) if found else None
     return figures if figures and figures.known else None
 

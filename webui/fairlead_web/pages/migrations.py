@@ -287,7 +287,7 @@ async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision 
 
 
 async def _history(visit: Visit, move: Migration | ReRoute) -> list[BindingHistoryItem] | None:
-    """The homes of the session that moved; None where they could not be read."""
+    """The homes of the session that moved; None if they could not be read."""
     return await visit.attempt("session", _homes(visit, move)) if isinstance(move, Migration) else None
 
 

@@ -47,7 +47,7 @@ QUANTITIES = {
     Quantity.ATTAINMENT: "In time",
     Quantity.REFUSED_SHARE: "Refused",
     Quantity.HIT_RATE: "Hit rate",
-    Quantity.SESSIONS_MOVED: "Sessions that move",
+    Quantity.SESSIONS_MOVED: "Sessions that move, for any reason",
 }
 
 
@@ -57,7 +57,7 @@ class PlanPage(Context):
 
     `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists what
     was changed since the plan. `can_repeat`: it was not applied, so the same change can
-    be planned again. `expectation` is None where it could not be read; `at_work`: it is being found out.
+    be planned again. `expectation` is None if it could not be read; `at_work`: it is being found out.
     """
 
     template: ClassVar[str] = "pages/plan.html"
@@ -77,7 +77,7 @@ class PlanPage(Context):
     at_work: bool
     expected: list[ExpectedRow]
     headline: ExpectedRow | None
-    """The share in time that the simulation found; None where it cannot be relied on."""
+    """The share in time that the simulation found; None if it cannot be relied on."""
     estimates: bool
     """Whether what the plan itself foresees is shown: where no simulation is there or to come that may contradict."""
 

@@ -21,7 +21,7 @@ class RejectionsPage(Context):
     shell: Shell
     report: RejectionReport
     causes_counted: dict[str, str]
-    """Requests by cause over the range; empty where the page shows one priority class and its chart does not."""
+    """Requests by cause over the range; empty if the page shows one priority class and its chart does not."""
     groups: list[tuple[RejectionGroup, str, Sparkline]]
     fixed: frozenset[str]
     """Pools whose number of instances is not planned here."""

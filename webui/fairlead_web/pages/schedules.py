@@ -170,7 +170,9 @@ async def plan(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Plans a new schedule, or another spec of one, and leads to the plan. Below a pool it is that pool's."""
+    """Plans a new schedule, or another spec of one, and redirects to the plan. On a pool's page the schedule is that
+    pool's.
+    """
     form = await visit.form()
     pool, name, text = (str(form.get(field, "")).strip() for field in ("pool", "name", "spec"))
     pool = str(visit.pool_key()) if visit.in_pool else pool

@@ -75,7 +75,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def data(visit: Visit) -> Response:
-    """Lines and what happened, as JSON; no lines of a pool that is not there, whose lists are empty pages too."""
+    """Lines and events, as JSON. A pool that does not exist has no lines, just as its lists are empty."""
     try:
         found = await _charted(visit, MOST_BUCKETS // 2)
     except ApiProblem as error:

@@ -44,7 +44,7 @@ LISTED = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatorPage(Context):
-    """The form of a pool, and its simulations; both None where no pool is known."""
+    """The form of a pool, and its simulations; both None if no pool is known."""
 
     template: ClassVar[str] = "pages/simulator.html"
     shell: Shell

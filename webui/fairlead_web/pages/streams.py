@@ -166,9 +166,10 @@ class PageStream:
         return self._pace.next_at if self._wanted > self._pace.round else 0.0
 
     async def _changed(self) -> bytes:
-        """A message with the parts of the page's round that this tab does not have, empty if there are none.
+        """A message with the parts of the page that changed and that this tab does not have; empty if there are none.
 
-        `refused` with the status where they cannot be had: a page that no longer changes must not call itself live.
+        If the parts cannot be rendered, the message is `refused` with the status, because a page that no longer changes
+        must not call itself live.
         """
         begun, leads, ticked = self._monotonic(), self._wanted > self._pace.round, self._ticked
         if leads:

@@ -18,14 +18,14 @@ page.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken(Generic[Item]):
-    """The first items of a list; `cut` says that there are more, `total` how many in all, None where nobody counted."""
+    """The first items of a list; `cut` says that there are more, `total` how many in all, None if nobody counted."""
 
     items: list[Item]
     cut: bool
     total: int | None
 
     def cut_words(self, noun: str) -> str:
-        """Which part of the list is shown, as "the first 200 of 260 pools"; empty where it is whole."""
+        """Which part of the list is shown, as "the first 200 of 260 pools"; empty if it is whole."""
         of = "" if self.total is None else f"of {self.total:,} "
         return f"the first {len(self.items):,} {of}{noun}" if self.cut else ""
 

@@ -38,7 +38,7 @@ def enclosing(
     folder: str,
     mounts: Sequence[FileMount],
 ) -> tuple[str, ...]:
-    """The beginning of a command line that runs the rest enclosed. What this Python runs from stays visible to it."""
+    """The beginning of a command line that runs its rest enclosed; this Python's own files stay visible."""
     plan = {
         "user": user,
         "group": group,

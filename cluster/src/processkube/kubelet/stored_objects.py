@@ -18,7 +18,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class StoredObjects:
-    """The objects by reference; None where there is none of that name."""
+    """The objects by reference; None if there is none of that name."""
 
     found: Mapping[Reference, Mapping[str, Any] | None]
 

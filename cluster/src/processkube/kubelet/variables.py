@@ -74,7 +74,7 @@ def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str,
 
 
 def _stored(source: Mapping[str, Any], stored: StoredObjects, where: str) -> str | None:
-    """The value of a key; None where it may be missing and is."""
+    """The value of a key; None if it may be missing and is."""
     for key, kind in _REFERENCES.items():
         if found := source.get(key):
             data = stored.data(Reference(kind=kind, name=found["name"]), optional=bool(found.get("optional")))

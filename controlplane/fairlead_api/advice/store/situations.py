@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead.advice.situations import PoolSituation, SeenBurn, SeenInstance, SeenMinutes
 from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import latency_within
-from fairlead.range_steps import Covered
+from fairlead.range_steps import Covered, rollup_of
 from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import PoolKey
 from fairlead_api import tables
@@ -27,7 +27,6 @@ from fairlead_api.infra.database import Database
 from fairlead_api.infra.pool_rows import pool_row, slo_of
 from fairlead_api.infra.spans import Sight
 from fairlead_api.loads.store.rollups import complete_until
-from fairlead_api.pools.mirroring import LIVE_SECONDS
 from fairlead_api.pools.store.observations import live_routers
 from fairlead_api.scaling.signals import PresentInstance, pool_signals
 from fairlead_api.scaling.store import Measuring
@@ -143,7 +142,7 @@ async def _all(connection: AsyncConnection) -> list[Any]:
 async def _read(connection: AsyncConnection, rows: Sequence[Any], now: datetime) -> dict[int, PoolSituation]:
     ids = [row.id for row in rows]
     lately: dict[str, Any] = {"pools": ids, "now": now}
-    routed: dict[str, Any] = {"keys": [str(one) for one in ids], "live": LIVE_SECONDS}
+    routed: dict[str, Any] = {"keys": [str(one) for one in ids]}
     complete = await complete_until(connection, ids, now)
     judged: dict[str, Any] = {**lately, "pools": [one for one in ids if one not in complete]}
     allowed = {row.id: 1 - slo_of(row).percentile / 100 for row in rows}
@@ -266,7 +265,7 @@ class PostgresTrends:
                 query = query.where(pools.c.namespace.in_(sorted(sight)))
             rows = (await connection.execute(query)).all()
             values: dict[str, Any] = {"pools": [row.id for row in rows], "start": start, "end": end}
-            table = "slo_rollups_1h" if where.by_hours else "slo_rollups_1m"
+            table = f"slo_rollups_{rollup_of(where.seconds)}"
             counted = _COUNTED.format(seen=_SEEN.format(table=table, columns="judged, within_slo, refused, failed"))
             for row in await connection.execute(text(counted), {**values, "step": step_seconds}):
                 for place, name in enumerate(_COUNTS):

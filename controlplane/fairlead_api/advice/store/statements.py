@@ -2,6 +2,8 @@
 
 from sqlalchemy import text
 
+from fairlead_api.infra.database import ROUTER_LIVE_FOR
+
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
 MOST_MOVES = 2000
@@ -54,38 +56,41 @@ SELECT DISTINCT ON (pool_id, controller, role) pool_id, controller, role, curren
 FROM scaling_decisions WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '1 hour'
 ORDER BY pool_id, controller, role, at DESC
 """)
-ROUTERS = text("""
-SELECT p.key AS pool, count(*) FILTER (WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live)) AS live,
+ROUTERS = text(f"""
+SELECT p.key AS pool, count(*) FILTER (WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR}) AS live,
   extract(epoch FROM min(now() - r.last_seen_at)) AS unheard
 FROM routers r, jsonb_object_keys(r.acknowledged) AS p (key) WHERE p.key = ANY(:keys) GROUP BY p.key
-""")
-APART = text("""
+""")  # noqa: S608
+APART = text(f"""
 SELECT p.key AS pool, p.value ->> 'why' AS why, count(*) AS routers
 FROM routers r, jsonb_each(r.shares) AS p (key, value)
-WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys) GROUP BY 1, 2
-""")
-LEARNT = text("""
-SELECT p.key AS pool, avg(CAST(f.value ->> 'error' AS float8)) AS measured, avg(CAST(f.value ->> 'declared_error' AS float8)) AS declared,
-  bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use
+WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys) GROUP BY 1, 2
+""")  # noqa: S608
+LEARNT = text(f"""
+SELECT p.key AS pool, bool_or(CAST(f.value ->> 'in_use' AS boolean)) AS in_use,
+  sum(CAST(f.value ->> 'error' AS float8) * CAST(f.value ->> 'samples' AS float8))
+    / nullif(sum(CAST(f.value ->> 'samples' AS float8)) FILTER (WHERE f.value ->> 'error' IS NOT NULL), 0) AS measured,
+  sum(CAST(f.value ->> 'declared_error' AS float8) * CAST(f.value ->> 'samples' AS float8))
+    / nullif(sum(CAST(f.value ->> 'samples' AS float8)) FILTER (WHERE f.value ->> 'declared_error' IS NOT NULL), 0) AS declared
 FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elements(p.value -> '') AS f (value)
-WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys)
+WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys)
   AND f.value ->> 'quantity' = 'prefill-seconds-per-token' GROUP BY p.key
-""")
-FIGURES = text("""
+""")  # noqa: S608
+FIGURES = text(f"""
 SELECT p.key AS pool, f.value ->> 'quantity' AS quantity, avg(CAST(f.value ->> 'predicted' AS float8)) AS predicted,
   avg(CAST(f.value ->> 'observed' AS float8)) AS observed, avg(CAST(f.value ->> 'declared' AS float8)) AS declared,
   max(CAST(f.value ->> 'off_seconds' AS float8)) AS off_seconds
 FROM routers r, jsonb_each(r.learnt_figures) AS p (key, value), jsonb_array_elements(p.value -> '') AS f (value)
-WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys)
+WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys)
 GROUP BY p.key, f.value ->> 'quantity' HAVING max(CAST(f.value ->> 'off_seconds' AS float8)) > 0 ORDER BY 1, 2
-""")
-TROUBLED = text("""
+""")  # noqa: S608
+TROUBLED = text(f"""
 SELECT p.key AS pool, t.value ->> 0 AS instance, t.value ->> 1 AS trouble, min(coalesce(CAST(t.value ->> 3 AS float8), 0)) AS seconds,
   array_agg(coalesce(t.value -> 4, '[]')) AS ranks
 FROM routers r, jsonb_each(r.troubled_engines) AS p (key, value), jsonb_array_elements(p.value) AS t (value)
-WHERE r.gone_at IS NULL AND r.last_seen_at > now() - make_interval(secs => :live) AND p.key = ANY(:keys)
+WHERE r.gone_at IS NULL AND r.last_seen_at > now() - {ROUTER_LIVE_FOR} AND p.key = ANY(:keys)
 GROUP BY p.key, t.value ->> 0, t.value ->> 1
-""")
+""")  # noqa: S608
 MODELS = text("""
 SELECT wanted.id AS pool_id, newest.figures FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
   SELECT m.figures FROM predictor_models m WHERE m.pool_id = wanted.id AND m.at > CAST(:now AS timestamptz) - interval '1 hour'

@@ -213,7 +213,8 @@ async def pool_and_slo(connection: AsyncConnection, pool: PoolKey) -> tuple[int,
 
 
 def _slices(metric: str, where: Grid, *, mean: bool) -> str:
-    """One row for each column with values in [:start, :end): its begin, and its instances' names, values and seconds.
+    """One row for each column with values in [:start, :end): its start, and the names, values and seconds of its
+    instances.
 
     A row for each cell would cost four times as much to read.
     """

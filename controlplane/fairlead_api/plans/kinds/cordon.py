@@ -64,7 +64,7 @@ def uncordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> 
         key_share_moved=sum(moves.values()),
         sessions_moved=sessions,
         cache_tokens_lost=round(expected_sessions(moves, shares, cached)) if follows else 0,
-        warnings=[f"About {sessions} of {pool.sessions} sessions follow their keys to it, and lose their cache."] if sessions else [],
+        warnings=[f"About {sessions:,} of {pool.sessions:,} sessions follow their keys to it, and lose their cache."] if sessions else [],
         heavy=pool.is_heavy(sessions),
     )
 

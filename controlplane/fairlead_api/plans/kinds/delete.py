@@ -75,7 +75,7 @@ def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect
     removed = [] if adopted else [use.id for use in pool.instances]
     warnings = ["Every request for the pool is refused from then on."]
     if pool.sessions:
-        warnings.append(f"{pool.sessions} sessions are lost with their cache: no instance is left to take them.")
+        warnings.append(f"{pool.sessions:,} sessions are lost with their cache: no instance is left to take them.")
     return PlanEffect(
         instances_removed=len(removed),
         victims=removed,

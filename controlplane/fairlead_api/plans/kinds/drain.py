@@ -17,7 +17,9 @@ class DrainQuestion(MarkQuestion):
         return (drain_effect if self.is_set else undrain_effect)(known.use, self.instance, replaced=self.replaced)
 
     def tried(self, present: Present) -> Tried:
-        """The simulated instance with the same place in its role as this one, in the order of the cost of leaving."""
+        """The drain of the simulated instance that stands for this one: it has the same rank in its role by the cost of
+        leaving.
+        """
         if not self.is_set:
             raise CannotSimulate("what has moved stays where it is")
         one = next((use for use in present.use.instances if use.id == self.instance), None)

@@ -101,7 +101,7 @@ def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict
 
 
 def weighed_engine(name: str, weight: float | None) -> dict[str, Any]:
-    """The merge patch of the list that gives an engine another weight; None = none of its own."""
+    """The merge patch of the list that gives an engine another weight; None = no weight of its own."""
     return {ENGINES: {name: {"weight": weight}}}
 
 

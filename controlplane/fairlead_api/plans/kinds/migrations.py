@@ -29,7 +29,7 @@ def migrations_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogu
         return PlanEffect(notes=[f"{policy} keeps no session at a home, so none migrates anyway; queued requests wait where they are."])
     return PlanEffect(
         notes=[
-            f"{bound} sessions stay where they are, and queued requests wait where they do; new sessions are placed by {policy}.",
+            f"{bound:,} sessions stay where they are, and queued requests wait where they do; new sessions are placed by {policy}.",
             "What drains or is lost still gives its sessions up.",
         ],
         warnings=["Nothing relieves an instance that becomes hot, until migrations go on."],

@@ -1,4 +1,6 @@
-"""Another home of a session, or none: its next request goes there, whatever the policy would choose."""
+"""Moves a session to another home, or takes its home away: its next request goes there, whatever the policy would
+choose.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +52,7 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 def session_effect(pool: PoolUse, source: str | None, target: str | None, context_tokens: int) -> PlanEffect:
     """The session's context is computed again at its new home. It is one of many, so the change is never heavy."""
     if target is None:
-        notes = ["The policy places its next request as that of a new session, also where it was if that suits best."]
+        notes = ["The policy places its next request like that of a new session, perhaps on the same instance again."]
         return PlanEffect(cache_tokens_lost=0, notes=notes)
     notes = [
         f"Its next request goes to {target}, whatever the policy would choose; from then on it moves by the policy's rules again.",

@@ -1,4 +1,4 @@
-"""Another policy, or other parameters of it."""
+"""Changes the policy, or its parameters."""
 
 from fairlead.pools import TableFacts
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
@@ -33,12 +33,12 @@ def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -
     if before == wanted.name or not bound:
         return PlanEffect()
     if policies.keeps_homes(after.routing) and wanted.ring is not RingUse.EVERY_REQUEST:
-        return PlanEffect(notes=[f"{bound} sessions keep their homes; {wanted.name} decides from their next request on."])
+        return PlanEffect(notes=[f"{bound:,} sessions keep their homes; {wanted.name} decides from their next request on."])
     how = "places every request by the ring" if wanted.ring is RingUse.EVERY_REQUEST else "keeps no session at its home"
     return PlanEffect(
         sessions_moved=bound,
         cache_tokens_lost=sum(use.cache_tokens for use in pool.instances),
-        warnings=[f"{wanted.name} {how}: up to {bound} sessions move with their next request, and lose their cache where they were."],
+        warnings=[f"{wanted.name} {how}: up to {bound:,} sessions move with their next request, and lose their cache where they were."],
         heavy=pool.is_heavy(bound),
     )
 

@@ -36,7 +36,7 @@ RATIO_MODES: Mapping[str, str] = MappingProxyType(
 
 
 def ratio_effect(after: PoolSpec) -> PlanEffect:
-    """What the mode of the ratio means from now on."""
+    """The effect of the new mode of the ratio."""
     return PlanEffect(notes=[RATIO_MODES[after.ratio.mode]])
 
 

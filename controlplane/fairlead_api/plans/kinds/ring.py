@@ -45,7 +45,9 @@ def rearranged(pool: PoolUse, new: Sequence[InstanceEntry], policy: PolicyEntry)
         key_share_moved=moved_share,
         sessions_moved=sessions,
         cache_tokens_lost=round(expected_sessions(moves, shares, cached)),
-        warnings=[f"About {sessions} of {pool.sessions} sessions move with their next request, and lose their cache."] if sessions else [],
+        warnings=[f"About {sessions:,} of {pool.sessions:,} sessions move with their next request, and lose their cache."]
+        if sessions
+        else [],
         heavy=pool.is_heavy(sessions),
     )
 

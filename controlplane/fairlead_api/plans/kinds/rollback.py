@@ -80,7 +80,7 @@ def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Seq
 
 
 def rollback_of(pool: str, before: Mapping[str, Any], after: Mapping[str, Any], status: Mapping[str, Any]) -> Rollback:
-    """What a spec with another engine or other templates replaces, according to the pool's status."""
+    """What a spec with another engine or other templates would replace, according to the pool's status."""
     old, new = revision_data(before), revision_data(after)
     templates = {role["name"]: role.get("template") for role in old["roles"]}
     names = [role["name"] for role in new["roles"] if old["engine"] != new["engine"] or templates.get(role["name"]) != role.get("template")]

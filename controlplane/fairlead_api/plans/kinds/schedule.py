@@ -68,7 +68,9 @@ def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: date
 
 
 def is_for_admins(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a schedule that differs between two specs sets, in one of them, what only admins may change."""
+    """Whether a schedule that differs between two specs sets, in either of them, something that only admins
+    may change.
+    """
     stays = [one for one in _schedules(before) if one in _schedules(after)]
     changed = [one for one in (*_schedules(before), *_schedules(after)) if one not in stays]
     return any(role_for_schedule(one) is AccessRole.ADMIN for one in changed)

@@ -1,4 +1,4 @@
-"""Another weight of one instance: its part of the keys on the hash ring."""
+"""Changes the weight of one instance, and so its share of the keys on the hash ring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +57,7 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def wanted_weight(request: PlanRequest) -> float | None:
-    """The weight that a request of kind `weight` asks for; None = none of its own. Raises InvalidInput."""
+    """The weight that a request of kind `weight` asks for; None = no weight of its own. Raises InvalidInput."""
     fields = request.fields or {}
     for name, value in fields.items():
         if name != "weight":

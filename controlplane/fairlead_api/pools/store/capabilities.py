@@ -1,4 +1,4 @@
-"""What a pool's engines can do, as the database knows it."""
+"""The engines' capability as stored in the database."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -82,7 +82,9 @@ async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapp
 
 
 async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
-    """What each live router has measured of the instance, or of all the pool's, by quantity and router name."""
+    """What each live router has measured on the instance, or over all of the pool's instances, by quantity and router
+    name.
+    """
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]
     rows = await connection.execute(select(routers.c.id, learnt).where(IS_LIVE, learnt.is_not(None)))

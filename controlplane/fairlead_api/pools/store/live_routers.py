@@ -3,12 +3,12 @@
 from sqlalchemy import BigInteger, Text, and_, bindparam, cast, func, select, text
 
 from fairlead_api import tables
-from fairlead_api.pools.mirroring import LIVE_SECONDS
+from fairlead_api.infra.database import ROUTER_LIVE_FOR
 
 _ROUTERS = tables.routers.c
 
-IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(f"interval '{LIVE_SECONDS} seconds'"))
-"""Reported in the last LIVE_SECONDS, and did not say goodbye since."""
+IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(ROUTER_LIVE_FOR))
+"""Reported in the last `FAIRLEAD_ROUTER_LIVE_SECONDS`, and did not say goodbye since."""
 
 COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
 

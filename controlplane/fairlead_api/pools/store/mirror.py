@@ -72,7 +72,9 @@ def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
 
 
 async def note_wanted(connection: AsyncConnection, row: Any, state: PoolState, now: datetime) -> None:
-    """Stores the numbers that the state changes in `row` of the table pools; all of them for a new pool."""
+    """Stores the wanted numbers that the state changes, compared with `row` of the table pools; all of them for a new
+    pool.
+    """
     after = state.desired or declared_by(state.spec)
     new = not row.revision or row.uid != state.uid or row.deleted_at is not None
     before = {} if new else desired_of(row)
@@ -246,7 +248,7 @@ async def _save_pool(
     measured: dict[str, Any] | None,
     now: datetime,
 ) -> None:
-    """Write what the state changed in the pool's row; `numbers` are the versions that follow from it, and `measured`
+    """Write the state's changes into the pool's row; `numbers` are the versions that follow from them, and `measured`
     the measurements of its engines.
     """
     pools = tables.pools

@@ -83,7 +83,7 @@ async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> 
 
 
 async def live_routers(connection: AsyncConnection, pool_id: int) -> list[RouterView]:
-    """Routers that reported in the last LIVE_SECONDS, by the database's clock, and did not say goodbye."""
+    """The live routers: see `IS_LIVE`."""
     rows = await connection.execute(_LIVE_ROUTERS, {"pool": str(pool_id)})
     views = []
     for acknowledged, in_flight, use, troubled, unheard_seconds in rows:

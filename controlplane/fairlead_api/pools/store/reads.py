@@ -82,7 +82,7 @@ class PostgresPoolHistory:
 
 
 class PostgresRings:
-    """Reads what the ring is made of."""
+    """Reads the data that a ring is made from."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -57,7 +57,7 @@ WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfInstance:
-    """Seconds to the first token, and the share of prompt tokens that were cached; None where nothing is known."""
+    """Seconds to the first token, and the share of prompt tokens that were cached; None if nothing is known."""
 
     ttft_p95: float | None = None
     hit_rate: float | None = None

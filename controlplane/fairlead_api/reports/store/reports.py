@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import psycopg
-from sqlalchemy import Table, Update, bindparam, func, select, text, update
+from sqlalchemy import BigInteger, Column, Table, Update, bindparam, case, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,7 +23,7 @@ from fairlead.reports.engines import KnownCache, LearntFigure
 from fairlead.reports.moves import MigrationOutcome, MoveOutcome
 from fairlead.tables import PoolKey
 from fairlead_api import tables
-from fairlead_api.infra.database import Database, moment
+from fairlead_api.infra.database import ROUTER_LIVE_FOR, Database, moment
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.records import bound, recordset
 from fairlead_api.moves.store import save_reroutes
@@ -274,7 +274,7 @@ def _note() -> "ReturningInsert[tuple[str]]":
     """Stores a router's state unless a newer one is there; returns its id if it did."""
     routers = tables.routers
     row = upsert(routers).values(last_seen_at=func.now())
-    newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text("interval '10 seconds'"))
+    newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text(ROUTER_LIVE_FOR))
     back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)
     replaced = {one.name: row.excluded[one.name] for one in routers.c if one.name not in {"id", "first_seen_at", "last_seen_at"}}
     noted = row.on_conflict_do_update(index_elements=["id"], set_={**replaced, "last_seen_at": func.now()}, where=newer & back)
@@ -289,10 +289,23 @@ async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
     return {router: msgspec.convert(address, AskAddress) for router, address in await connection.execute(CAN_BE_ASKED)}
 
 
+_TRANSFER = ("cache", "transfer_seconds", "predicted_transfer_seconds", "transfer_bytes")
+"""Columns of a move that tell whether its KV blocks came along."""
+
+
 def _settle(moves: Table) -> Update:
     """The first outcome stays: a router that receives a person's move again reports the session's next request too."""
-    source = recordset([moves.c.id, moves.c.actual_ttft_seconds, moves.c.outcome])
-    became = {"actual_ttft_seconds": source.c.actual_ttft_seconds, "outcome": source.c.outcome}
+    known = [moves.c[name] for name in ("id", "actual_ttft_seconds", "outcome", *_TRANSFER)]
+    source = recordset([*known, Column("came", BigInteger)])
+    lacking = moves.c.tokens_moved + moves.c.tokens_recomputed
+    moved = func.least(source.c.came, lacking)
+    became = {
+        "actual_ttft_seconds": source.c.actual_ttft_seconds,
+        "outcome": source.c.outcome,
+        "tokens_moved": case((source.c.cache.is_(None), moves.c.tokens_moved), else_=moved),
+        "tokens_recomputed": case((source.c.cache.is_(None), moves.c.tokens_recomputed), else_=lacking - moved),
+        **{name: func.coalesce(source.c[name], moves.c[name]) for name in _TRANSFER},
+    }
     return update(moves).where(moves.c.id == source.c.id, moves.c.outcome == MoveOutcome.UNDERWAY).values(became)
 
 
@@ -303,7 +316,16 @@ async def _settle_outcomes(connection: AsyncConnection, moves: Table, outcomes: 
     if not outcomes:
         return
     first = {outcome.id: outcome for outcome in reversed(outcomes)}
-    await connection.execute(_SETTLE[moves.name], bound([msgspec.to_builtins(outcome) for outcome in first.values()]))
+    await connection.execute(_SETTLE[moves.name], bound([_outcome_row(outcome) for outcome in first.values()]))
+
+
+def _outcome_row(outcome: MigrationOutcome) -> dict[str, Any]:
+    row = {"id": outcome.id, "actual_ttft_seconds": outcome.actual_ttft_seconds, "outcome": outcome.outcome.value}
+    transfer = outcome.transfer
+    if transfer is not None:
+        told = (transfer.fate.value, transfer.seconds, transfer.predicted_seconds, transfer.bytes)
+        row |= {"came": transfer.tokens, **dict(zip(_TRANSFER, told, strict=True))}
+    return row
 
 
 def _rows(report: Report) -> int:

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.latency_cells import WIDTH, added, quantile
-from fairlead.range_steps import Covered
+from fairlead.range_steps import Covered, rollup_of
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.pool_rows import pool_row, slo_of
 from fairlead_api.loads.store.rollups import complete_until
@@ -97,7 +97,9 @@ class PostgresFigures:
             return InstanceFigures(**await _bounds(connection, pool, where, now), **_instance_counts(dict(row._mapping)))
 
     async def by_instance(self, subject: Subject, where: Covered, now: datetime) -> FiguresByInstance:
-        """Those of every instance that had a part in these steps. Raises NotFound for a pool that does not live."""
+        """The figures of every instance that existed during these steps. Raises NotFound for a pool that no longer
+        exists.
+        """
         async with self._database.reading() as connection:
             (pool,) = await pools_of(connection, subject)
             found = await connection.execute(text(_BY_INSTANCE), {"pool": pool, "start": where.start, "end": where.end})
@@ -112,7 +114,7 @@ def _instance_counts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _bounds(connection: AsyncConnection, pool: int, where: Covered, now: datetime) -> dict[str, Any]:
-    """The range of a pool's instances, and until when it is rolled up."""
+    """The range of a pool's instances, and the time up to which it is rolled up."""
     behind, end = (await complete_until(connection, [pool], now)).get(pool), min(where.end, now)
     return {"start": where.start, "end": end, "complete_until": behind if behind and behind < end else None}
 
@@ -128,7 +130,7 @@ async def read_figures(
     """Figures of each pool in `percentiles`, with its TTFT at that percentile, and of all `pools` together (None)."""
     ids = sorted({*pools, *percentiles})
     values = {"pools": ids, "start": where.start, "end": where.end}
-    base, sums = "1h" if where.by_hours else "1m", defaultdict[int, _Sums](_Sums)
+    base, sums = rollup_of(where.seconds), defaultdict[int, _Sums](_Sums)
     for name, columns in _COUNTS.items():
         for row in await connection.execute(text(_counted(f"{name}_{base}", columns)), values):
             sums[row.pool_id].counts |= {one: row._mapping[one] for one in columns}

@@ -118,7 +118,7 @@ async def read_wanted(connection: AsyncConnection, pool: int, since: datetime) -
 
 
 async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: datetime) -> Changes:
-    """A column of the versions of the SLO; None where none was in force."""
+    """A column of the versions of the SLO; None if none was in force."""
     slo = tables.slo_configs.c
     query = select(slo.active_from, slo.active_until, slo[kind].label("value")).where(
         slo.pool_id == pool, or_(slo.active_until.is_(None), slo.active_until > since)
@@ -144,7 +144,7 @@ async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -
 
 
 async def read_models(connection: AsyncConnection, pool: int, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-    """One figure of the last model of each step and router."""
+    """One figure of the newest model of each step and router."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_MODELS, {**_where(pool, where), "kind": kind}):
         if row.value is not None:

@@ -11,6 +11,7 @@ from sqlalchemy import Row, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.latency_cells import NO_TPOT, WIDTH
+from fairlead.range_steps import rollup_of
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
@@ -65,11 +66,12 @@ class PostgresSeries:
         async with self._database.reading() as connection:
             values = await _where(connection, subject, where)
             if subject.instance is None:
-                rows = await connection.execute(text(_OF_POOLS.format(table=f"pool_rollups_{_base(where)}")), values)
+                rows = await connection.execute(text(_OF_POOLS.format(table=f"pool_rollups_{rollup_of(where.seconds)}")), values)
                 return {row.step: {name: row._mapping[name] for name in LOADS} for row in rows}
             (pool,) = values["pools"]
             await known_instance(connection, pool, subject)
-            base, table = (10, "load_rollups_10s") if where.seconds < 60 else (60, "load_rollups_1m")
+            base = 10 if where.seconds < 60 else 60  # there are no hours of single instances
+            table = f"load_rollups_{rollup_of(base)}"
             values |= {"pool": pool, "instance": subject.instance, "base": base, "now": now}
             values["last"] = where.end - timedelta(seconds=base)
             rows = await connection.execute(text(_OF_INSTANCE.format(table=table)), values)
@@ -80,7 +82,7 @@ class PostgresSeries:
         rows = await self._rows(
             subject,
             where,
-            f"SELECT {_STEP.format(at='bucket')}, {parts}, {_KEPT_SUMS} FROM slo_rollups_{_slo_base(where)} "
+            f"SELECT {_STEP.format(at='bucket')}, {parts}, {_KEPT_SUMS} FROM slo_rollups_{rollup_of(max(60, where.seconds))} "
             f"WHERE {_WITHIN.format(at='bucket')} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
         )
         return [
@@ -98,7 +100,7 @@ class PostgresSeries:
             subject,
             where,
             f"SELECT {_STEP.format(at='bucket')}, {_PARTS[kind]} AS latency, CAST(sum(c.requests) AS bigint) AS requests "
-            f"FROM slo_rollups_{_slo_base(where)} r, unnest(r.cells, r.counts) AS c(cell, requests) "
+            f"FROM slo_rollups_{rollup_of(max(60, where.seconds))} r, unnest(r.cells, r.counts) AS c(cell, requests) "
             f"WHERE {_WITHIN.format(at='bucket')} GROUP BY 1, 2",
         )
         found: dict[int, dict[int, int]] = defaultdict(dict)
@@ -121,7 +123,7 @@ class PostgresSeries:
             subject,
             where,
             f"SELECT {_STEP.format(at='at')}, CAST(sum({table}) AS bigint) AS moves, CAST(sum(compared) AS bigint) AS compared, "
-            f"sum(seconds_won) AS won FROM ({moves_within(_slo_base(where))}) moved GROUP BY 1",
+            f"sum(seconds_won) AS won FROM ({moves_within(rollup_of(max(60, where.seconds)))}) moved GROUP BY 1",
         )
         return [(row.step, row.moves, row.won if row.compared else None) for row in rows if row.moves]
 
@@ -159,14 +161,6 @@ class PostgresSeries:
     async def _rows(self, subject: Subject, where: Steps, statement: str) -> Sequence[Row[Any]]:
         async with self._database.reading() as connection:
             return (await connection.execute(text(statement), await _where(connection, subject, where))).all()
-
-
-def _base(where: Steps) -> str:
-    return "10s" if where.seconds < 60 else "1m" if where.seconds < 3600 else "1h"
-
-
-def _slo_base(where: Steps) -> str:
-    return "1m" if where.seconds < 3600 else "1h"
 
 
 async def _where(connection: AsyncConnection, subject: Subject, where: Steps) -> dict[str, Any]:

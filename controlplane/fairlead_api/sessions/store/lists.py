@@ -34,7 +34,7 @@ TOP = 10
 
 
 async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str) -> SessionsHeld:
-    """If the instance holds many sessions, only those seen last count."""
+    """If the instance holds many sessions, only the most recently seen ones count."""
     columns = sessions.c
     newest = RowsWithin(
         select(columns.session, columns.context_tokens, columns.bound_at, columns.last_seen_at, columns.reason, columns.migrations)

@@ -216,7 +216,7 @@ class PostgresSimulations:
         return Traffic.recorded(rows[::-1])
 
     async def go_on(self, claimed: Claimed, runner: str, done: int, total: int | None = None) -> bool:
-        """Says that the runner lives; whether it is to go on."""
+        """Reports that the runner lives; returns whether it should go on."""
         values = {"heard_at": func.now(), "done": done} | ({} if total is None else {"total": total})
         return await self._end(claimed, runner, values)
 
@@ -303,7 +303,7 @@ def _done(notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:
-    """None where the engines are real, or the object's newest spec is invalid."""
+    """The simulated engines; None if the engines are real, or if the object's newest spec is invalid."""
     try:
         return parse_spec(spec or {}).simulated
     except InvalidInput:

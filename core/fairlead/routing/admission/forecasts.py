@@ -26,7 +26,7 @@ class DecodeForecast:
         self._began = np.full(FIRST_SLOTS, inf)
         """When the request in each slot began to decode; infinite if it has not."""
         self._expected = np.full(FIRST_SLOTS, inf)
-        """When the request in each slot is expected to decode; infinite where none is expected."""
+        """When the request in each slot is expected to decode; infinite if none is expected."""
         self._tokens = np.zeros(FIRST_SLOTS)
         self._slots: dict[str, int] = {}
         self._free: list[int] = list(range(FIRST_SLOTS - 1, -1, -1))

@@ -165,10 +165,10 @@ def build_gate(mode: str) -> Gate:
 
 
 def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolView, share: float = 1.0) -> Refusal | None:
-    """A refusal when even the best candidate is predicted beyond the limit, else None.
+    """A refusal if even the best candidate is predicted to exceed the limit, else None.
 
-    A share of it is not a limit while an instance has nothing to prefill: a long prompt is not load. Nothing is refused
-    while nobody has seen how fast the instances are: a declared speed may be wrong by any factor.
+    A limit of less than the SLO does not apply while an instance has nothing to prefill, because a long prompt is not
+    load. Nothing is refused until the instances' speed has been observed: a declared speed may be wrong by any factor.
     """
     limit = view.table.early_rejection.headroom * view.table.slo.ttft_seconds
     if view.tokens_within(limit) == inf:
@@ -212,9 +212,9 @@ def crowded_decode(
     reason: RejectionReason = RejectionReason.DECODE_OVERLOADED,
     share: float = 1.0,
 ) -> Refusal | None:
-    """A refusal when the decode load exceeds the limit, else None.
+    """A refusal if the decode load exceeds the limit, else None.
 
-    Retry-After is the time in which enough decodes end to be below the limit.
+    Retry-After is the time until enough decodes have ended to be below the limit.
     """
     limit = share * view.table.early_rejection.headroom
     if load <= limit:
@@ -240,8 +240,8 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
 
 
 def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> float:
-    """When some instance should take the request: once it would be in time, or, where it cannot be by its own length,
-    once the instance is idle. How long an answer still lasts is not known; infinite without candidates.
+    """Seconds until some instance should take the request: when it would be in time, or, if it is too long for that,
+    when the instance is idle. The remaining length of answers is unknown. Infinite without candidates.
     """
     hits = view.hit_vector(request)
     alone, ttfts = view.prefill_vector(request, hits), view.ttft_vector(request, hits)
@@ -250,7 +250,7 @@ def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> f
 
 
 def _not_counted(request: RoutingRequest, view: PoolView) -> str:
-    """What the prediction leaves out, since it is not the request's turn that it takes."""
+    """Words for the waiting prefills that go after the request, which the prediction therefore leaves out."""
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
     return f"; not counting up to {most:.1f} s of prefills that wait there and go after it" if most >= LEAST_TOLD_SECONDS else ""

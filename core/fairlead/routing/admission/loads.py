@@ -1,6 +1,8 @@
-"""Loads: a predicted latency over its SLO, per instance and per pool, as Mooncake admits by. Overloaded is above 1.
+"""Loads: a predicted latency over its SLO, per instance and per pool, as Mooncake uses them for admission. Above 1 is
+overloaded.
 
-A pool's load for admission is the least of its instances ("can anyone serve it?"), for showing it is the mean.
+A pool's load for admission is the smallest of its instances' ("can any instance serve it?"); the load shown is the
+mean.
 """
 
 from collections.abc import Sequence
@@ -13,8 +15,8 @@ from fairlead.routing.contracts.requests import RoutingRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLoads:
-    """Mean and least load of the prefilling and of the decoding instances; decode loads are 0 while nothing
-    is known of decode times.
+    """Mean and smallest load of the prefilling and of the decoding instances; decode loads are 0 while decode times are
+    unknown.
     """
 
     prefill_mean: float
@@ -43,7 +45,8 @@ def decode_loads(view: PoolView) -> Sequence[float]:
 def pool_loads(view: PoolView) -> PoolLoads:
     """Loads of the pool now.
 
-    A prefill load is the time what is pending would take, over the TTFT SLO; without instances loads are infinite.
+    A prefill load is the time that the pending work would take, over the TTFT SLO; without instances loads are
+    infinite.
     """
     slo = view.table.slo.ttft_seconds
     speed = view.prefill_speed

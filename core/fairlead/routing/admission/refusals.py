@@ -27,8 +27,8 @@ def refuse(
     message: str,
     predicted_ttft_seconds: float | None = None,
 ) -> Refusal:
-    """A refusal with its reason's status: 429 where the pool serves but has no room for this request now, 503 where
-    nobody serves.
+    """A refusal with the status of its reason: 429 if the pool serves but has no room for this request now, 503 if no
+    instance serves.
     """
     return Refusal(
         request=request,
@@ -41,8 +41,8 @@ def refuse(
 
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
-    """429: as many requests as allowed already wait wherever this one could go; where tenants share fairly
-    (`in_turn`), only the requests of other tenants that go first count.
+    """429: the queues of all instances that could take this request are full. Where tenants share fairly (`in_turn`),
+    only requests of other tenants that go first are counted.
     """
     message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
     return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
@@ -61,8 +61,8 @@ def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
 
 
 def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
-    """429: requests that can still be in time left this one no room on the instance of `load`, so
-    it can no longer be in time.
+    """429: on the instance of `load`, requests that can still be in time go first, so this one can no longer be in
+    time.
     """
     waited, target = now - request.arrived_at, table.slo.ttft_seconds
     return refuse(

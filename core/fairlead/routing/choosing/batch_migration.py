@@ -191,8 +191,8 @@ class _Run:
 
 @dataclass(slots=True)
 class _Movable:
-    """A queued request that may be moved: `ahead` are the tokens to be computed until its first
-    token here, its own included.
+    """A queued request that may be moved. `ahead` are the tokens to be computed before its first token here, including
+    its own.
     """
 
     queued: QueuedRequest

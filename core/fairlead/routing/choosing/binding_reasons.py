@@ -53,10 +53,11 @@ class RingAge:
         self.is_new = False
 
     def reason(self, home: Binding, is_other_key: Callable[[], bool]) -> BindingReason:
-        """Why a session's place is no longer `home`.
+        """Why the session no longer belongs on `home`.
 
-        For a binding older than this policy, only a key that still leads there is evidence. A binding younger than the
-        ring that no key leads to was made for another reason: its place took no requests then, or a person chose it.
+        The ring changed if the binding is older than the ring's last change, or is older than this policy and nothing
+        shows another cause. The key changed if another key of the request leads to `home`. Otherwise `home` was chosen
+        off the ring: the ring's instance took no requests then, or a person chose it.
         """
         if home.bound_at < self._changed_at:
             return BindingReason.RING_CHANGE

@@ -1,4 +1,6 @@
-"""What policies share: scoring a candidate, what is recorded of a choice, and orders of preference among the rest."""
+"""Functions that policies share: scoring a candidate, recording a choice, and ordering the other candidates by
+preference.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -53,7 +55,7 @@ def weighed(
     limits: dict[str, float] | None = None,
     passed_over: str | None = None,
 ) -> Callable[[], Weighing]:
-    """What is recorded when the choice is among named instances, best first; those unknown to the view are left out."""
+    """The record of a choice among named instances, best first; instances unknown to the view are left out."""
 
     def weigh() -> Weighing:
         speed = view.prefill_speed
@@ -77,9 +79,9 @@ def weighing(
     passed_over: str | None = None,
     considered: int | None = None,
 ) -> Weighing:
-    """A record of these scores; with a single instance to choose from, that alone was the rule.
+    """A record of these scores. With a single instance to choose from, the rule is "only instance".
 
-    `considered` None = all of the pool.
+    `considered` None = the whole pool.
     """
     serving = len(view.candidates())
     return Weighing(
@@ -151,30 +153,27 @@ def ordered_decision(
     `home` of the request's session, and the policy's own predictions where it made any (`ttfts`). The rest as in
     `Decision`.
     """
-    candidates = view.candidates()
-    chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
 
     def weigh() -> Weighing:
-        speed = view.prefill_speed
-        compared = [*order[: FALLBACKS + 1]]
-        if passed_over is not None and passed_over not in compared:
-            compared.append(passed_over)
-        if home is not None and home != chosen[0]:
-            compared += [index for index, load in enumerate(candidates) if load.entry.id == home and index not in compared]
-        scores = [
-            score(
-                request,
-                candidates[index],
-                int(hits[index]),
-                speed,
-                float(totals[index]),
-                ttft_seconds=view.predicted_ttft_seconds(request, candidates[index].entry.id) if ttfts is None else ttfts(index),
-                terms=None if terms is None else terms(index),
-            )
-            for index in compared
-        ]
-        return weighing(view, rule, scores, limits, None if passed_over is None else candidates[passed_over].entry.id)
+        return weighed_in_order(
+            request, view, order, hits, totals, rule, terms=terms, limits=limits, passed_over=passed_over, ttfts=ttfts, home=home
+        )
 
+    return decision_in_order(view.candidates(), order, reason, weigh, decode=decode, transfer_from=transfer_from, ttft_seconds=ttft_seconds)
+
+
+def decision_in_order(
+    candidates: Sequence[InstanceLoad],
+    order: Sequence[int],
+    reason: DecisionReason,
+    weigh: Callable[[], Weighing],
+    *,
+    decode: str | None = None,
+    transfer_from: str | None = None,
+    ttft_seconds: float | None = None,
+) -> Decision:
+    """The decision for the first of `order`, the next ones its fallbacks."""
+    chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
     return Decision(
         instance=chosen[0],
         reason=reason if len(candidates) > 1 else DecisionReason.ONLY_INSTANCE,
@@ -184,3 +183,39 @@ def ordered_decision(
         transfer_from=transfer_from,
         ttft_seconds=ttft_seconds,
     )
+
+
+def weighed_in_order(
+    request: RoutingRequest,
+    view: PoolView,
+    order: Sequence[int],
+    hits: IntVector | list[int],
+    totals: IntVector | FloatVector | list[float],
+    rule: str,
+    *,
+    terms: Callable[[int], dict[str, float]] | None,
+    limits: dict[str, float] | None,
+    passed_over: int | None,
+    ttfts: Callable[[int], float] | None,
+    home: str | None,
+) -> Weighing:
+    """What is recorded of such a decision; it must be asked for while the view is that of the decision."""
+    candidates, speed = view.candidates(), view.prefill_speed
+    compared = [*order[: FALLBACKS + 1]]
+    if passed_over is not None and passed_over not in compared:
+        compared.append(passed_over)
+    if home is not None and home != candidates[order[0]].entry.id:
+        compared += [index for index, load in enumerate(candidates) if load.entry.id == home and index not in compared]
+    scores = [
+        score(
+            request,
+            candidates[index],
+            int(hits[index]),
+            speed,
+            float(totals[index]),
+            ttft_seconds=view.predicted_ttft_seconds(request, candidates[index].entry.id) if ttfts is None else ttfts(index),
+            terms=None if terms is None else terms(index),
+        )
+        for index in compared
+    ]
+    return weighing(view, rule, scores, limits, None if passed_over is None else candidates[passed_over].entry.id)

@@ -25,8 +25,8 @@ Place = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedRules:
-    """The threshold in pending tokens; the wait from which an instance is overloaded; how many queued requests of an
-    instance are examined.
+    """The threshold in pending tokens, the wait from which an instance is overloaded, and the number of its queued
+    requests to examine.
     """
 
     threshold_tokens: float
@@ -41,7 +41,7 @@ Pair = Callable[[RoutingRequest], Sequence[str]]
 def coded_moves(
     queues: Mapping[str, Sequence[QueuedRequest]], pair: Pair, view: PoolView, now: float, rules: CodedRules
 ) -> list[QueuedMove]:
-    """Moves to make, in order. `queues` are all there are: an instance that is not in it has none."""
+    """Moves to make, in order. `queues` lists all queues: an instance missing from it has none."""
     run = _Run(queues, pair, view, now, rules)
     for instance in queues:
         run.relieve(instance)
@@ -114,7 +114,9 @@ class _Run:
             yield _Move(index, target, miss, place, ahead_here / self._speed, (ahead_there + miss) / self._speed)
 
     def _make(self, move: "_Move", source: str, cause: MoveCause) -> int:
-        """Move it in this run's books, for what overloaded its source. Returns the tokens that have left."""
+        """Move it in this run's copy of the counters, with what overloaded its source as the reason. Returns the moved
+        tokens.
+        """
         entries = self._line(source).entries
         _, queued, miss_here = entries[move.index]
         self._lines[source] = _Line.of([*entries[: move.index], *entries[move.index + 1 :]])
@@ -135,7 +137,7 @@ class _Run:
         return miss_here
 
     def _cause(self, source: str) -> MoveCause:
-        """What made the queue one to relieve: the tokens pending there, or else the age of its oldest request."""
+        """Why the queue is to be relieved: the tokens pending there, or else the age of its oldest request."""
         pending, threshold = float(self._pending[source]), self._rules.threshold_tokens
         if pending > threshold:
             return MoveCause(trigger=BindingReason.HOTSPOT, crossed=pending, threshold=threshold, unit=Unit.TOKENS)
@@ -145,7 +147,7 @@ class _Run:
         )
 
     def _target(self, request: RoutingRequest, source: str) -> tuple[str, int, Place] | None:
-        """Where the request may go, what it lacks there, and its place in the queue."""
+        """Where the request may go, how many of its tokens are not cached there, and its place in that queue."""
         other = next((name for name in self._pair(request) if name != source), source)
         after = self._names[(self._names.index(source) + 1) % len(self._names)]
         if after in (source, other) and other in self._loads:

@@ -16,7 +16,9 @@ BoolVector = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """Vectors have an entry per instance of `loads`; nobody writes into them."""
+    """The instances that a policy considers. Vectors have one entry per instance of `loads` and must not be
+    written.
+    """
 
     request: RoutingRequest
     view: PoolView
@@ -57,7 +59,7 @@ class Considered:
         return len(self.loads)
 
     def only(self, kept: BoolVector) -> "Considered":
-        """These instances, without those that the filter drops."""
+        """These instances without the ones that the filter excludes."""
         return Considered(
             request=self.request,
             view=self.view,

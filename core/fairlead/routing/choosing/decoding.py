@@ -25,7 +25,7 @@ def select_decoding(
     request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry | None = None, excluded: Collection[str] = ()
 ) -> DecodeChoice | None:
     """Mooncake's SelectDecoding: argmin of the predicted step over the decode instances with room for
-    the prompt, of those that can take KV blocks of `prefilled_on` (None: of all).
+    the prompt, of those that may serve the request and can take KV blocks of `prefilled_on` (None: of all).
 
     Ties, and pools of whose decode times nothing is known, go to the fewest context tokens, then requests,
     then id. Without room anywhere the one with the fewest tokens is named, at an infinite step time. None
@@ -36,7 +36,7 @@ def select_decoding(
     best_rank: tuple[bool, float, int, int] | None = None
     for load in view.decode_candidates():
         instance = load.entry.id
-        if instance in excluded or not (prefilled_on is None or load.entry.pairs_with(prefilled_on)):
+        if instance in excluded or not request.may_go_to(instance) or not (prefilled_on is None or load.entry.pairs_with(prefilled_on)):
             continue
         tokens = load.decode_tokens + load.incoming_tokens
         requests = load.decoding + load.incoming

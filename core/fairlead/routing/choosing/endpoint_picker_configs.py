@@ -121,7 +121,7 @@ DEFAULT_CONFIG: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPickerPlan:
-    """What a file means here."""
+    """How Fairlead carries out a configuration file."""
 
     profile: Profile
     keeps_homes: bool

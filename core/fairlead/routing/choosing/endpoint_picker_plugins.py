@@ -1,8 +1,8 @@
 """The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and their equivalents here.
 
 Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), which took over the endpoint picker of
-the Gateway API Inference Extension. Things that Fairlead always does (reading metrics, tokenizing, following KV events)
-may stand in a file and be referred to; if they have parameters that Fairlead ignores, a note says so.
+the Gateway API Inference Extension. A file may name, and refer to, things that Fairlead always does (reading metrics,
+tokenizing, following KV events); if they have parameters that Fairlead ignores, a note says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from fairlead.schemas.shapes import duration, text, truth, whole
 
 
 class Part(StrEnum):
-    """What a plugin is in a profile."""
+    """The role of a plugin in a profile."""
 
     FILTER = "filter"
     SCORER = "scorer"
@@ -27,7 +27,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoParameters:
-    """Takes none."""
+    """For a plugin without parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,6 @@
-"""Experience: what a learning policy saw of its own choices, kept until a learner takes it, and how wrong it was."""
+"""Experience: the outcomes that a learning policy saw for its own choices, kept until a learner takes them, and the
+error of its predictions.
+"""
 
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -71,8 +73,8 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """A new model is judged by its own predictions. Until there are enough, it keeps the standing of the model
-        before.
+        """A new model is judged by its own predictions. Until there are enough of them, it inherits the judgement of
+        the previous model.
         """
         self._errors.clear()
         self._model = self._formula = 0.0

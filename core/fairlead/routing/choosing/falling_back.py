@@ -1,4 +1,6 @@
-"""Falling back: a decision of a policy's heuristic, recorded with why it was asked, and by the heuristic's own rule."""
+"""Falling back: a decision by a policy's heuristic, recorded with the reason for falling back and the heuristic's own
+rule.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,7 +31,7 @@ def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[Decis
 def as_fallback(
     weigh: Callable[[], Weighing], code: str, only_instance: str, terms: Callable[[str], dict[str, float]]
 ) -> Callable[[], Weighing]:
-    """What the heuristic weighed, under the rule for `code`; `terms` are added to those of each instance."""
+    """The heuristic's comparison, under the rule for `code`; `terms` are added to those of each instance."""
 
     def weighed() -> Weighing:
         plain = weigh()

@@ -1,4 +1,4 @@
-"""Filters: who of the considered instances may be picked at all. The classes are llm-d's plugins of these names."""
+"""Filters: which of the considered instances may be picked at all. The classes are llm-d's plugins of these names."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -17,8 +17,8 @@ from fairlead.routing.contracts.vectors import FloatVector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What the model expects of a request on each candidate: rows of `features` [n, d] and TTFTs in seconds [n], None
-    without a model; `distrust` says why it is not to be obeyed, None when it is.
+    """The model's prediction for a request on each candidate: rows of `features` [n, d] and TTFTs in seconds [n], None
+    without a model. `distrust` says why the prediction is not used; None if it is.
     """
 
     features: Floats
@@ -27,7 +27,7 @@ class Expectation:
 
     @property
     def obeyed(self) -> FloatVector | None:
-        """The TTFTs, when they are to be obeyed."""
+        """The predicted TTFTs, if they are to be used."""
         return self.ttfts if self.distrust is None else None
 
     def of(self, index: int) -> float | None:
@@ -36,9 +36,9 @@ class Expectation:
 
 
 class LearntTtfts:
-    """A model that is swapped as a whole, and the experience it is judged by; a policy that learns has one.
+    """A model that is replaced as a whole, and the experience that it is judged by; each learning policy has one.
 
-    `stale_samples` without another model, and its trainer is taken to have fallen silent.
+    After `stale_samples` samples without a new model, its trainer is assumed to be dead.
     """
 
     def __init__(self, settings: LearnerSettings, stale_samples: int, trust: Trust) -> None:
@@ -54,8 +54,8 @@ class LearntTtfts:
         return self._experience.comparison.judged
 
     def expect(self, features: Floats, *, whole_pool: bool = False) -> Expectation:
-        """What to expect for these rows, all of one request. With `whole_pool` the model is not obeyed where anything
-        of any candidate is unlike what it was trained on, else only where the request is.
+        """The prediction for these rows, all of one request. With `whole_pool` it is not used if any feature of any
+        candidate is unlike the training data; otherwise only if the request's features are.
         """
         ttfts = None if self.model is None else expected_ttfts(self.model, features)
         return Expectation(features=features, ttfts=ttfts, distrust=self._distrust(features, ttfts, whole_pool))
@@ -65,8 +65,8 @@ class LearntTtfts:
         self._experience.chose(distrust)
 
     def lesson(self, expected: Expectation, index: int, formula_seconds: float, now: float) -> Callable[[float], None]:
-        """What to call with the time of the first token when the candidate at `index` was chosen and computed it;
-        `formula_seconds` is the TTFT that the policy expects there without a model.
+        """The function to call with the time of the first token, if the candidate at `index` was chosen and computed
+        it. `formula_seconds` is the TTFT that the policy predicts there without a model.
         """
         row, predicted, model = expected.features[index].copy(), expected.of(index), self.model
 

@@ -12,8 +12,8 @@ def listed(weighed: Weighing, instance: str | None) -> CandidateScore | None:
 
 
 def stay_and_go(weighed: Weighing, home: str | None) -> tuple[CandidateScore, CandidateScore]:
-    """What was weighed of a home that could have taken the request, and of the choice. Raises LookupError where a
-    policy did not weigh the home.
+    """The compared values of a home that could have taken the request, and of the chosen instance. Raises LookupError
+    if the policy did not compare the home.
     """
     here = listed(weighed, home)
     if here is None:

@@ -1,6 +1,6 @@
-"""Pickers: who gets the request, by the sums of scores. The classes are llm-d's plugins of these names.
+"""Pickers: which instance gets the request, by the sums of scores. The classes are llm-d's plugins of these names.
 
-`order` gives indexes into the sums: those picked, and then the next best, which a record shows.
+`order` gives indexes into the sums: first the picked ones, then the next best, for the record.
 """
 
 from collections.abc import Sequence

@@ -35,12 +35,12 @@ class PlacedPrompts:
             self._placed[request.blocks[-1]] = now, instance
 
     def computed(self, request: RoutingRequest) -> None:
-        """Its prompt is computed; from now on the index of engines' caches shows where it is held."""
+        """The prompt has been computed; from now on the index of the engines' caches shows where it is held."""
         if request.blocks:
             self._placed.pop(request.blocks[-1], None)
 
     def with_placed(self, request: RoutingRequest, hits: IntVector, vectors: PoolVectors, block_tokens: int) -> IntVector:
-        """The hits, where the longest placed prompt that this one begins with counts as held where it was placed."""
+        """Like `hits`, but the longest placed prompt with which this one begins counts as held on its instance."""
         placed = self._placed
         if placed:
             for depth in range(len(request.blocks), 0, -1):

@@ -1,11 +1,13 @@
-"""What a request costs on each instance, as the policy `fairlead` compares it, and the order that follows.
+"""What a request costs on each instance, as the policy `fairlead` compares it, and the resulting order.
 
-There are two ways to the same figures: over vectors, and one by one for up to `FEW` instances. Both do the same
+There are two ways to compute the same figures: over vectors, and one by one for up to `FEW` instances. Both do the same
 arithmetic in the same order; a property test holds them to equal decisions, to the last bit.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from math import fsum
 from operator import neg
 from typing import NamedTuple
 
@@ -63,22 +65,34 @@ class Circumstances:
     rests_count: bool
     kv_seconds: float
     leanings: FloatVector | None = None
-    """Seconds by which instances count as later; see `PoolView.leanings`."""
+    """Seconds added to the cost of each instance; see `PoolView.leanings`."""
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:
-    """How many times slower than the pool's mean each instance is; 1 if that may be chance, None if it may be so for
-    all.
+    """How many times slower than the pool's mean each instance is; 1 if that may be chance, None if that
+    holds for all.
     """
     _, _, _, lasting_pace, *_ = vectors.measures
     if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
         return None
     paces = vectors.lasting_pace
-    mean = float(np.add.reduce(paces)) / len(paces)
+    mean = fsum(lasting_pace) / len(paces)
     if float(np.maximum.reduce(paces)) / mean - 1 <= CHANCE and 1 - float(np.minimum.reduce(paces)) / mean <= CHANCE:
         return None
     relative = paces / mean
     return np.where(np.abs(relative - 1) > CHANCE, relative, 1.0)
+
+
+def slownesses_of_few(vectors: PoolVectors) -> list[float] | None:
+    """`slownesses` for a handful of instances."""
+    _, _, _, paces, *_ = vectors.measures
+    fastest, slowest = min(paces), max(paces)
+    if slowest <= (1 + CHANCE) * fastest:
+        return None
+    mean = fsum(paces) / len(paces)
+    if slowest / mean - 1 <= CHANCE and 1 - fastest / mean <= CHANCE:
+        return None
+    return [pace / mean if abs(pace / mean - 1) > CHANCE else 1.0 for pace in paces]
 
 
 def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumstances) -> Costs:
@@ -104,8 +118,8 @@ def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumst
 def waits(
     prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
 ) -> tuple[FloatVector, FloatVector]:
-    """Seconds until all queued work (at the pool's speed) is computed, with the rests between, and then until the
-    engine has rested for a prefill of this length. An instance of slowness 2 takes twice as long as the pool's mean.
+    """Seconds until all queued work is computed at the pool's speed, rests included, and until the engine has rested
+    for a prefill of this length. An instance with slowness 2 takes twice as long as the pool's mean.
     """
     resting = vectors.resting
     wait = ahead * resting
@@ -119,31 +133,36 @@ def waits(
 
 def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstances) -> CostsOfFew:
     """The costs of a handful of instances, computed in a loop instead of with numpy. Gives bit-identical results:
-    without slow instances every factor is exactly 1.
+    without slow instances every factor is exactly 1. `slowness` is not read, as it is found out here.
     """
-    slownesses = [1.0] * len(alone) if given.slowness is None else given.slowness.tolist()
-    overtaken = [0.0] * len(alone) if given.overtaken is None else given.overtaken.tolist()
+    slow = slownesses_of_few(vectors) or repeat(1.0)
+    overtaken = repeat(0.0) if given.overtaken is None else given.overtaken.tolist()
     now, worth, kv_seconds, rests_count = given.now, given.worth, given.kv_seconds, given.rests_count
     wait_seconds, kv_usages, _, _, begun, under_way_seconds, _, restings, rested = vectors.measures
     each: list[Parts] = []
     total: list[float] = []
     ttft: list[float] = []
-    rows = zip(alone, slownesses, overtaken, wait_seconds, begun, under_way_seconds, restings, rested, kv_usages, strict=True)
-    for seconds, slowness, passed, waiting, since, under_way, resting, rested_since, kv_usage in rows:
-        prefill = seconds * slowness
-        ahead = waiting
+    rows = zip(alone, slow, overtaken, wait_seconds, begun, under_way_seconds, restings, rested, kv_usages, strict=False)
+    for seconds, times, passed, ahead, since, under_way, resting, rested_since, kv_usage in rows:
+        prefill = seconds * times
         if under_way and now > since:
             done = now - since
             ahead -= done if done < under_way else under_way
         ahead -= passed
-        wait = (ahead * resting + ahead) * slowness
-        rest = prefill * resting if ahead > 0 else prefill * resting - (now - rested_since)
-        if rest < 0.0:
-            rest = 0.0
+        rest = 0.0
+        if resting:
+            wait = (ahead * resting + ahead) * times
+            rest = prefill * resting if ahead > 0 else prefill * resting - (now - rested_since)
+            if rest < 0.0:
+                rest = 0.0
+        else:
+            wait = ahead * times
+            if ahead <= 0 and rested_since > now:
+                rest = rested_since - now
         weighted = worth * seconds + (prefill - seconds)
         each.append((prefill, wait, rest, weighted))
         total.append(weighted + wait + rest + kv_seconds * kv_usage)
-        ttft.append(prefill + (wait + rest if rests_count else ahead * slowness))
+        ttft.append(prefill + (wait + rest if rests_count else ahead * times))
     if given.leanings is not None:
         total = [cost + leaning for cost, leaning in zip(total, given.leanings.tolist(), strict=True)]
     return CostsOfFew(each, total, ttft)
@@ -170,7 +189,10 @@ def in_time_first_of_few(costs: CostsOfFew, vectors: PoolVectors, limit_seconds:
     """`in_time_first` for a handful of instances."""
     total = costs.total
     _, _, decode_tokens, _, _, _, sessions = vectors.counts
-    order = [index for _, _, _, index in sorted(zip(total, decode_tokens, map(neg, sessions), range(len(total)), strict=True))]
+    if len(set(total)) == len(total):
+        order = sorted(range(len(total)), key=total.__getitem__)
+    else:
+        order = [index for _, _, _, index in sorted(zip(total, decode_tokens, map(neg, sessions), range(len(total)), strict=True))]
     cheapest = order[0]
     if costs.ttft[cheapest] > limit_seconds:
         first = next((index for index in order if costs.ttft[index] <= limit_seconds), cheapest)

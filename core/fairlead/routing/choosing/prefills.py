@@ -9,10 +9,9 @@ from fairlead.reports.bindings import Binding
 from fairlead.routing.choosing.transfers import least_busy_holder, sending_seconds
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.policies import PoolView
+from fairlead.routing.contracts.policies import FetchSpeed, PoolView
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
-from fairlead.tables import EngineFacts
 from fairlead.values import value
 
 COPY_COST = 0.1
@@ -26,12 +25,12 @@ Seconds = TypeVar("Seconds", FloatVector, list[float])
 
 @value
 class Prefills(Generic[Tokens, Seconds]):
-    """What the prefill of a request takes on each instance."""
+    """How long the prefill of a request takes on each instance, and what each instance holds of its prompt."""
 
     hits: Tokens
     """Tokens seen to be held."""
     known: Tokens
-    """The same, including what the session's home is assumed to hold."""
+    """Like `hits`, but includes what the session's home is assumed to hold."""
     most: int
     """The longest hit."""
     alone: Seconds
@@ -41,7 +40,9 @@ class Prefills(Generic[Tokens, Seconds]):
     """Index of the instance to fetch from."""
 
     def source_for(self, index: int) -> int | None:
-        """Index of the instance from which that one should fetch; None when it should compute."""
+        """Index of the instance from which instance `index` should fetch the prefix; None if it should compute the
+        prefix itself.
+        """
         return self.holder if self.hits[index] < self.most and self.seconds[index] < self.alone[index] else None
 
     def reason(self, index: int) -> DecisionReason:
@@ -59,8 +60,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """What the prefill takes on each instance, with the longest prefix fetched where engines can, `fetch` allows it and
-    it is worth it.
+    """The prefill on each instance. Where engines can fetch, `fetch` allows it and it saves time, the longest prefix is
+    fetched.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)
@@ -68,10 +69,11 @@ def prefills_of(
     most = int(hits[holder])
     known = hits if home is None else with_home(request, home, loads, hits, most)
     alone = seconds = view.prefill_vector(request, known)
-    if most and fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0:
+    speed = view.fetching(request) if most and fetch else None
+    if speed is not None:
         if loads[holder].transfers_out:
             holder = least_busy_holder(hits, most, vectors)
-        seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], view.table.engine))
+        seconds = np.minimum(alone, fetching_seconds(hits, alone, holder, loads[holder], speed))
     return Prefills(hits=hits, known=known, most=most, alone=alone, seconds=seconds, holder=holder)
 
 
@@ -88,15 +90,15 @@ def prefills_one_by_one(
     return Prefills(hits=hits, known=known, most=most, alone=seconds, seconds=seconds, holder=hits.index(most))
 
 
-def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, engine: EngineFacts) -> FloatVector:
-    """What each prefill counts for if it first fetches what `source`, at index `holder`, holds more of the prompt;
-    `alone` without fetching.
+def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, speed: FetchSpeed) -> FloatVector:
+    """The cost of each prefill if it first fetches the longer prefix that `source`, at index `holder`, holds. `alone`
+    is the cost without fetching.
 
-    That is the fetch, the rest of the prefill, and a tenth of what is saved, so that sessions stay together and caches
-    do not fill with copies. Where nothing is held more it is never less than alone.
+    It is the fetch, the rest of the prefill, and a tenth of the saving, so that sessions stay together and caches do
+    not fill with copies. If nothing more is held there, it is never less than `alone`.
     """
-    per_token = sending_seconds(1, source.transfers_out, engine)
-    fixed = float(hits[holder]) * per_token + engine.modelled.kv_transfer_latency_seconds + (1 - COPY_COST) * float(alone[holder])
+    per_token = sending_seconds(1, source.transfers_out, speed)
+    fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])
     seconds: FloatVector = COPY_COST * alone - per_token * hits + fixed
     return seconds
 

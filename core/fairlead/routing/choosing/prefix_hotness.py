@@ -37,7 +37,7 @@ means 12 % of requests).
 
 
 class PrefixHotness:
-    """The tree of expanded prefixes and the sliding window of key paths it is judged by.
+    """The tree of expanded prefixes, and a sliding window of key paths that decides which of them are hot.
 
     O(depth) per request; memory is at most window x depth.
     """
@@ -65,13 +65,13 @@ class PrefixHotness:
         return (depth, blocks[depth - 1])
 
     def other_keys(self, blocks: Sequence[int], first_bytes_hash: int) -> tuple[Key, ...]:
-        """Keys the prompt had or would have with the tree grown less or more, without the one it has."""
+        """Other keys of the prompt: those that it would have if the tree had grown more or less."""
         now = self.key(blocks, first_bytes_hash)
         return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
 
     def observe(self, blocks: Sequence[int], first_bytes_hash: int, instances: int) -> Key:
-        """Count a request of a pool with `instances` accepting instances and return its key, as it was before
-        this request was counted.
+        """Count a request of a pool with `instances` accepting instances. Returns its key by the counts before this
+        request.
         """
         if not blocks:
             return (0, first_bytes_hash)

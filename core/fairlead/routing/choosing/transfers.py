@@ -4,22 +4,20 @@ from which one to fetch.
 
 import numpy as np
 
+from fairlead.routing.contracts.policies import FetchSpeed
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
-from fairlead.tables import EngineFacts
 
 
-def sending_seconds(tokens: int, active: int, engine: EngineFacts) -> float:
+def sending_seconds(tokens: int, active: int, speed: FetchSpeed) -> float:
     """Seconds to send the KV blocks of this many tokens, without the latency, when `active` transfers already share the
-    source's link. Only for engines that can fetch (`modelled.kv_transfer_bytes_per_second` > 0).
+    source's link.
     """
-    return tokens * engine.modelled.kv_bytes_per_token * (1 + active) / engine.modelled.kv_transfer_bytes_per_second
+    return tokens * speed.size * (1 + active) / speed.rate
 
 
-def transfer_seconds(tokens: IntVector, active: int, engine: EngineFacts) -> FloatVector:
+def transfer_seconds(tokens: IntVector, active: int, speed: FetchSpeed) -> FloatVector:
     """Seconds to fetch the KV blocks of these numbers of tokens, latency included."""
-    seconds: FloatVector = (
-        np.multiply(tokens, sending_seconds(1, active, engine), dtype=np.float64) + engine.modelled.kv_transfer_latency_seconds
-    )
+    seconds: FloatVector = np.multiply(tokens, sending_seconds(1, active, speed), dtype=np.float64) + speed.latency_seconds
     return seconds
 
 

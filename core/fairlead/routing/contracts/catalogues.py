@@ -37,12 +37,11 @@ class RingUse(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry:
-    """A policy: one line of intent, how it is built from its parameters and a seed, what its decisions are recorded
-    with, and its use of the hash ring.
+    """A policy: its purpose in one line, its constructor (parameters and a seed), the terms it records for its
+    decisions, and its use of the hash ring.
 
-    `needs_roles` are those a pool must have for the policy to make sense;
-    empty = any pool. `presets` are parameters that a value of the parameter `preset` stands for, where they are not
-    given.
+    `needs_roles` are the roles that a pool must have for this policy; empty = any pool. `presets` maps each value of
+    the parameter `preset` to defaults of other parameters.
     """
 
     name: str
@@ -133,7 +132,9 @@ class PolicyCatalogue:
         return policy
 
     def keeps_homes(self, facts: RoutingFacts) -> bool:
-        """Whether the policy a table names binds sessions where it places them. Raises as `check_parameters`."""
+        """Whether the policy that a table names binds sessions to the instances where it places them. Raises as
+        `check_parameters`.
+        """
         return getattr(self.build(facts, 0), "binds", False) is True
 
     def learns(self, facts: RoutingFacts) -> bool:

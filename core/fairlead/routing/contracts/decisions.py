@@ -31,7 +31,7 @@ class Decision:
     free. Otherwise the request goes back to the session's home, and nothing has moved.
     """
     overloaded: tuple[str, ...] = ()
-    """Instances whose queues the policy asks to be rebalanced because of what it saw."""
+    """Instances that the policy found overloaded, so that their queues should be rebalanced."""
     decode: str | None = None
     """Where the request should decode, when `instance` only prefills; None = the scheduler selects."""
     transfer_from: str | None = None

@@ -32,13 +32,13 @@ class DecodeHistory:
     prefilled_tokens: int = 0
     """Prompt tokens of all these prefills that were not cached."""
     prefilled_per_second: float = 0.0
-    """The same per second, over about a minute."""
+    """Prefilled tokens per second, averaged over about a minute."""
     _mark: DecodeMark = field(default=DecodeMark(0.0, 0.0, 0.0, 0.0, 0))
     _tokens: int = 0
     _requests: int = 0
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
-        """The present totals; from now on this many context tokens of this many requests decode."""
+        """The current totals; from now on this many requests decode, with this many context tokens."""
         at, token_seconds, request_seconds, _, prefilled_tokens = self._mark
         seconds = now - at
         if seconds > 0:

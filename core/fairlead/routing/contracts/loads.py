@@ -31,7 +31,7 @@ class InstanceLoad:
     pending_prefill_tokens: int = 0
     """Queued here + dispatched without a first token yet."""
     pending_prefill_microseconds: int = 0
-    """The same as predicted prefill seconds, each request's as estimated when counted."""
+    """The pending prefills as predicted time; each request counts with its estimate on arrival."""
     dispatched_prefill_tokens: int = 0
     in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Requests dispatched without a first token yet, in order: when each was sent, and its predicted prefill (us)."""
@@ -44,13 +44,13 @@ class InstanceLoad:
     lasting_pace: float = 1.0
     """The pace over many more prefills: it shows the instance's lasting speed rather than the present one."""
     usual_prefill_seconds: float = 1.0
-    """The usual predicted seconds of these prefills."""
+    """The usual predicted seconds of the prefills that `lasting_pace` averages."""
     paced_at: float | None = None
     """When the paces were learned from last."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
     """Kept only while early rejection or the queues learn how long decode steps take."""
     waiting: int = 0
-    """Requests queued in this router for it."""
+    """Requests that are queued in this router for the instance."""
     prefilling: int = 0
     """Dispatched, no first token yet."""
     decoding: int = 0
@@ -68,9 +68,7 @@ class InstanceLoad:
     engine_told_at: float = -inf
     last_first_token_at: float | None = None
     rest_owed: float = 0.0
-    """Seconds of rest from prefilling that the requests sent there call for and that it has not had; it has rested
-    since the last first token.
-    """
+    """Seconds of rest from prefilling that the requests sent there require and that the instance has not had yet."""
     prefilling_since: float | None = None
     """When its uncached work last went from none to some; None while it has none."""
     broken_until: float = 0.0
@@ -84,9 +82,9 @@ class InstanceLoad:
     longest_prefilled_microseconds: int = 0
     """The longest predicted prefill that has ended here since the last query."""
     heard_at: float = -inf
-    """When its HTTP server answered a question of this router last (Unix seconds)."""
+    """When its HTTP server last answered this router (Unix seconds)."""
     others: OthersLoad | None = None
-    """None while other routers report nothing; see `scheduling.others`."""
+    """None while no other router reports; see `scheduling.others`."""
     lacks_decode: bool = False
     """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
 
@@ -125,7 +123,7 @@ class InstanceLoad:
 
     @property
     def computes_nothing(self) -> bool:
-        """Whether its engine has nothing to do, as far as is known; requests may wait here."""
+        """Whether its engine has nothing to do, as far as is known; requests may still wait in this router."""
         return not (self.prefilling or self.decoding or (self.others is not None and self.others.decoding))
 
     @property
@@ -157,7 +155,7 @@ class InstanceLoad:
         return self.is_stalled or self.broken_until > now
 
     def may_be_sent(self, now: float) -> bool:
-        """Whether a request may be sent here at `now`, as far as its engine is concerned."""
+        """Whether its engine can be sent a request at `now`."""
         return self.is_spared or not self.is_shut(now)
 
     def is_candidate(self, now: float) -> bool:

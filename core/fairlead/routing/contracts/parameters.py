@@ -93,7 +93,7 @@ class QueueParameters:
 
     @property
     def expected_seconds(self) -> float:
-        """Seconds after a prompt's prefill for which its blocks are expected without a KV event."""
+        """For how many seconds after its prefill a prompt's blocks are expected without a KV event."""
         return self.speculative_seconds
 
     @property

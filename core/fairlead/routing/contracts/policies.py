@@ -1,7 +1,7 @@
-"""The seam of routing policies: what a policy may look at, and what it is asked.
+"""The interface of routing policies: what a policy may see, and what it is asked.
 
-A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (what the accounting
-knows this instant), never the network.
+A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (the accounting at
+this instant), never the network.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,27 @@ from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors
-from fairlead.tables import RoutingTable
+from fairlead.tables import ModelledFacts, RoutingTable
+from fairlead.values import value
+
+
+@value
+class FetchSpeed:
+    """How fast instances fetch KV blocks from each other: `size` per token at `rate` per second, both in bytes where
+    those are known, else in tokens; and seconds before the first one comes.
+    """
+
+    size: float
+    rate: float
+    latency_seconds: float
+
+
+def modelled_fetching(modelled: ModelledFacts) -> FetchSpeed | None:
+    """The speed of a model's engines, which fetch without being asked; None where they do not."""
+    if modelled.kv_transfer_bytes_per_second <= 0:
+        return None
+    latency = modelled.kv_transfer_latency_seconds
+    return FetchSpeed(size=modelled.kv_bytes_per_token, rate=modelled.kv_transfer_bytes_per_second, latency_seconds=latency)
 
 
 class PoolView(Protocol):
@@ -82,12 +102,12 @@ class PoolView(Protocol):
         """
 
     def step_seconds(self, load: InstanceLoad) -> float:
-        """The same for all decodes on an instance, of any sender."""
+        """Predicted time of a decode step with all decodes on an instance, whichever router sent them."""
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Seconds by which each of `candidates()` is to count as later, so that routers which decide for themselves
-        come to choices that fit together; None where nothing is to be added. `most_held` are the tokens of the prompt
-        that some instance is known to hold.
+        """Seconds to add to the cost of each of `candidates()`, so that routers that decide separately make choices
+        that fit together; None to add nothing. `most_held` is the longest part of the prompt, in tokens, that an
+        instance is known to hold.
         """
 
     def vectors(self) -> PoolVectors:
@@ -107,6 +127,11 @@ class PoolView(Protocol):
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
+    def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
+        """How fast instances fetch KV blocks of the request's prompt from each other, as measured, declared or assumed;
+        None where they cannot.
+        """
+
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
         """Predicted seconds of the prefill alone on an instance that held this many tokens of the prompt."""
 
@@ -115,7 +140,7 @@ class PoolView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedMove:
-    """A queued request to be moved between queues, with the cause and the TTFTs predicted for it at both ends."""
+    """A queued request that moves between queues, with the cause and the TTFTs predicted for it on both instances."""
 
     request: str
     source: str
@@ -149,8 +174,9 @@ class KeepsHomes(Protocol):
         """True."""
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """Why the policy has just placed the request elsewhere although its session's `home` could take it; `weighed`
-        has the terms it chose by. Asked only then, and of what numbers decided: those that were weighed.
+        """Why the policy placed the request elsewhere although its session's `home` could take it.
+
+        `weighed` has the terms that it compared. Called only in that case, and only with the numbers that decided.
         """
 
 

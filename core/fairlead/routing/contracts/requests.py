@@ -27,7 +27,7 @@ class RoutingRequest:
     sessions.
     """
     further_names: tuple[str, ...] = ()
-    """Names of the session in other places of the request, for when that one is shared by several conversations."""
+    """Other names of the session in this request, used when several conversations share the first name."""
     beginning: int = 0
     """Hash of how the conversation begins, the same in all its turns; 0 = unknown."""
     named: str | None = None
@@ -39,9 +39,15 @@ class RoutingRequest:
     """
     divisible: bool = True
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
+    movable: bool = False
+    """Whether whoever sends it can first let its instance fetch KV blocks of the prompt from another one."""
     warms: bool = False
     """Whether nobody waits for it: a router sends a session's last prompt again, so that its new home holds it. It is
     work for its instance, but no demand, and neither decided for the record nor judged.
+    """
+    by_sidecar: bool = False
+    """Whether a side-car of the decode instance asks the prefill instance, so that the caller does not see when the
+    prompt is computed.
     """
     prompt_bytes: int = 0
     """Bytes that `prompt_tokens` were counted from; 0 = they are the engine's own."""
@@ -96,8 +102,8 @@ class QueuedRequest(Protocol):
 
 
 class Overtaken(NamedTuple):
-    """What waits in a queue and would be sent after a certain request: how many requests, and their predicted prefills;
-    of that time, what belongs to late ones.
+    """The waiting requests in a queue that would be sent after a certain request: their number, their predicted prefill
+    time, and the part of that time that belongs to late ones.
     """
 
     requests: int = 0

@@ -1,7 +1,7 @@
-"""The seam of schedulers: what a router or the simulator calls, and what it is answered.
+"""The interface of schedulers: what a router or the simulator calls, and what it gets back.
 
 The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns
-time, transport and retries. One scheduler per pool and process; nothing in it is thread-safe or needs to be.
+time, transport and retries. There is one scheduler per pool and process; it is not thread-safe and need not be.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
-from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord
+from fairlead.reports.moves import CacheTransfer, MigrationOutcome, MigrationRecord, ReRouteRecord
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.reports.shares import OthersShare, PoolShare
@@ -50,17 +50,23 @@ class Dispatch:
     transfer_from: str | None = None
     """The instance to fetch KV blocks of the prompt from before computing the rest."""
     transfer_tokens: int = 0
+    transfer_seconds: float | None = None
+    """Predicted seconds until these are there; None where engines fetch without being asked."""
+    longest_transfer_seconds: float = 0.0
+    """Seconds after which the instance is to compute them instead."""
     by_events: bool = False
     """Whether `hit_tokens` comes from the instance's own KV events rather than the router's memory."""
     by_guess: bool = False
     """Whether some of these hits are only expected: no KV event has reported them yet."""
     kept: bool = False
-    """Whether the decision will be kept because it was asked for, by the client or for its session."""
+    """Whether the decision will be kept because the client, or a person for its session, asked for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Do not serve this request. `status` is 429 (contended) or 503 (nobody serves); `retry_after_seconds` > 0."""
+    """Do not serve this request. `status` is 429 (contended) or 503 (no instance serves);
+    `retry_after_seconds` > 0.
+    """
 
     request: RoutingRequest
     reason: RejectionReason
@@ -89,10 +95,10 @@ class SchedulerRecords:
     reroutes: tuple[ReRouteRecord, ...] = ()
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0
-    """Records lost since the last take because nobody took them in time."""
+    """Records lost since the last take because they were not taken in time."""
     unkept_decisions: int = 0
-    """Decisions of late, refused, moved, failed or retried requests since the last take that were not kept, as there
-    were more than are kept in a minute. The rows that were stand for them too.
+    """How many decisions of late, refused, moved, failed or retried requests were not kept since the last take, because
+    there were more than are kept in a minute. The rows that were kept stand for them too.
     """
 
 
@@ -124,11 +130,11 @@ class Scheduler(Protocol):
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The policy in force, if it learns from finished requests."""
+        """The current policy, if it learns from finished requests."""
 
     @property
     def binds_beginnings(self) -> bool:
-        """Whether the policy in force binds requests without a session by how they begin."""
+        """Whether the current policy binds requests without a session by how they begin."""
 
     @property
     def assumed_routers(self) -> int:
@@ -161,10 +167,10 @@ class Scheduler(Protocol):
         rejection mode AfterPrefill the answer may refuse the request.
         """
 
-    def transferred(self, request_id: str, now: float) -> None:
-        """KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived.
+    def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
+        """KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived, or will not, as `transfer` says.
 
-        Optional: its first token implies it.
+        Optional: its first token implies that they have arrived.
         """
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
@@ -185,7 +191,8 @@ class Scheduler(Protocol):
     ) -> Dispatch | Refusal:
         """The instance failed before the first byte: the next fallback that still accepts, or a refusal
         (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes. With
-        `to` the caller's own proxy has tried again already, some time ago, and that instance of the table answered.
+        `to` the caller's own proxy has tried again already, some time ago, and that instance of the table answered. It
+        is another decode instance, where two instances compute the request.
 
         An instance that was not `reached`, because it refused the connection, is not tried again and is not an attempt:
         it cost nothing, and when many are lost at once, the next ones may be dead too.
@@ -196,7 +203,7 @@ class Scheduler(Protocol):
     ) -> Dispatch | None:
         """The answer has begun, and instance `left` will not end it: `why` is how it failed, or `HANDED_OVER`; `unlike`
         says why its rest may be another than that instance would have made, for the record. Returns
-        the instance to ask for the rest, which computes the prompt and `carried_tokens` of the answer first; None where
+        the instance to ask for the rest, which computes the prompt and `carried_tokens` of the answer first; None if
         no other instance is left, then nothing has changed. `first_token` says that the answer goes on.
         """
 
@@ -207,11 +214,11 @@ class Scheduler(Protocol):
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
         """The instance refused the request as invalid (4xx), which others may not do: returns another instance to try,
-        or None if there is none; then the request stays where it was. If that one serves it and the refusal `counts`,
-        the instance has failed.
+        or None if there is none; then the request stays where it was. If the other instance serves it and the refusal
+        `counts`, the first one has failed.
 
-        An instance that was not `reached` was sent nothing, so it is not an attempt. From now on the request may also
-        go to the instances `beyond` those it was restricted to (`RoutingRequest.within`).
+        If the instance was not `reached`, it was sent nothing, so this is not an attempt. From now on the request may
+        also go to the instances `beyond` those it was restricted to (`RoutingRequest.within`).
         """
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
@@ -239,9 +246,10 @@ class Scheduler(Protocol):
     def instance_worked(self, instance: str, now: float) -> None: ...
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """Its engine, or this rank of it, has work and makes no progress, or does again. While it is stalled it gets
-        nothing that another target can take, and what waits for it is placed elsewhere; the next `tick` tells the
-        outcome.
+        """The engine, or this rank of it, has work but makes no progress; or it makes progress again.
+
+        A stalled target gets nothing that another target can take, and requests that wait for it are placed elsewhere.
+        The next `tick` returns the outcome.
         """
 
     def take_given(self, target: str) -> GivenWork:
@@ -265,7 +273,9 @@ class Scheduler(Protocol):
         """Uncached prompt tokens per second of an instance or of all: measured, else recalled, else declared."""
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Seconds of an output token after the first, as one request gets it there; unknown before any was seen."""
+        """Seconds per output token after the first, as one request sees it on that instance; unknown before any was
+        observed.
+        """
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are
@@ -282,41 +292,41 @@ class Scheduler(Protocol):
         """The prompt prefixes that each instance is believed to hold, to be kept for the next start of a router."""
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """What an earlier process believed, once the table is in force; what no longer holds is ignored. Returns for
-        how many instances something was recalled.
+        """Restore what an earlier process knew of prefixes, once the table is in use; outdated parts are ignored.
+        Returns the number of instances for which something was restored.
         """
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """What was measured here of the speed and the decode steps of one target, to be kept for a router that begins;
-        its figures are unknown where nothing was.
+        """The speed and decode steps that this router measured on one target, kept for a router that starts; unmeasured
+        figures are unknown.
         """
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Earlier observations of one target that hold for the present table: each is used until its figure is
-        measured here. None: there are none.
+        """Earlier observations of one target, valid for the current table. Each is used until its figure is measured
+        here. None: there are no observations.
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """What this router did before a restart and the API may not have answered, oldest first; after the last
-        known bindings were applied.
+        """Changes that this router made before a restart and that the API may not have answered, oldest first. Call it
+        after the last known bindings were applied.
         """
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
         """Keep all decisions of exactly these sessions of the pool, each until its time (Unix seconds)."""
 
     def know_routers(self, count: int) -> None:
-        """The number of live routers, this one included, that send to the pool's instances; 1 until it is known.
-        Figures that a router sees only for its own requests are scaled to the whole by it.
+        """The number of live routers, this one included, that send to the pool's instances; 1 until it is known. It
+        scales figures that a router sees for its own requests only.
         """
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """This router's work, to be sent to the others about once a second; None while it decides for all, or another
-        one for it. `why` says why it decides for itself.
+        """This router's load report for the other routers, to be sent about once a second. None while one router
+        decides for all. `why` says why this router decides for itself.
         """
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """The work of the other routers that decide for themselves: replaces the share before, and is dropped when it
-        is old. A router that asks another ignores it.
+        """The work of the other routers that decide for themselves. It replaces the previous share and is dropped once
+        it is old. A router that asks another one ignores it.
         """
 
     def give_up(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from xxhash import xxh3_64_intdigest
 
-from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.moves import CacheTransfer, MoveOutcome
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -66,9 +66,10 @@ class FirstToken:
 
 @value
 class Transferred:
-    """The KV blocks that the request fetches have arrived."""
+    """The KV blocks that the request fetches have arrived, or will not."""
 
     request: str
+    transfer: CacheTransfer | None = None
 
 
 @value
@@ -102,8 +103,8 @@ class Abandoned:
 
 @value
 class SentElsewhere:
-    """The instance `failed` failed before the first byte, and the front sent the request to `instance` at once; or its
-    proxy did, and that instance had begun to answer when the front learned of it.
+    """The instance `failed` failed before its first byte. The front sent the request to `instance` at once; or its
+    proxy did, and that instance had begun to answer before the front learned of it.
     """
 
     request: str
@@ -115,9 +116,9 @@ class SentElsewhere:
     refused: bool = False
     """The instance `failed` rejected the request (4xx), perhaps rightly: no session moves."""
     carried_on: str = ""
-    """Why the answer, which had begun, goes on there; "" = it had not begun."""
+    """Why the answer, which had begun, continues there; "" = it had not begun."""
     carried_tokens: int = 0
-    """How much of it was given by then."""
+    """How many of its tokens the client had by then."""
     unlike: str | None = None
     """Why its rest may be another than `failed` would have made."""
 

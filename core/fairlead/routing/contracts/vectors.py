@@ -39,7 +39,7 @@ class PoolVectors:
     pending: IntVector
     """Uncached prompt tokens, queued or sent and without a first token."""
     pending_microseconds: IntVector
-    """The same as predicted seconds."""
+    """The pending prefills as predicted time."""
     decode_tokens: IntVector
     requests: IntVector
     queued: IntVector
@@ -70,7 +70,7 @@ class PoolVectors:
     pace: FloatVector
     """How long prefills take there over their prediction, smoothed."""
     lasting_pace: FloatVector
-    """The same over many more prefills."""
+    """The pace over many more prefills."""
     kv_capacity_tokens: int
     share_of: Callable[[InstanceLoad], float]
     counts: "tuple[array[int], ...]"
@@ -129,7 +129,7 @@ class PoolVectors:
         return np.minimum(done, self.under_way_seconds, out=done)
 
     def ahead_seconds(self, now: float) -> FloatVector:
-        """The remaining part of what a new request would wait for."""
+        """The remaining part of the work that a new request would wait for."""
         return self.wait_seconds - self.done_seconds(now)
 
     def decode_shares(self) -> float:
@@ -153,8 +153,8 @@ class PoolVectors:
         pending_microseconds[index] = load.pending_prefill_microseconds
         wait_seconds[index] = (load.pending_prefill_microseconds - load.late_prefill_microseconds) / 1e6
         under_way_since[index], under_way_seconds[index] = load.under_way
-        decode_share[index] = share = self.share_of(load)
-        rests[index] = resting(share)
+        decode_share[index] = share = self.share_of(load) if load.decoding or load.others is not None else 0.0
+        rests[index] = resting(share) if share else 0.0
         rested_since[index] = -inf if load.last_first_token_at is None else load.last_first_token_at + (load.rest_owed if share else 0.0)
         decode_tokens[index] = load.decode_tokens
         requests[index] = waiting + prefilling + load.decoding
@@ -214,4 +214,4 @@ class Overtaking(Protocol):
         """Predicted time of all prefills that wait for each of the instances."""
 
     def microseconds_in_time(self, instances: Sequence[str]) -> FloatVector:
-        """The same without those found late."""
+        """Predicted time of the waiting prefills of each of the instances, without those found late."""

@@ -50,10 +50,10 @@ PASSED_OVER = "passed-over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A term of `of` (the chosen instance, or the one passed over) stands so to `against`: the name of a limit, or
-    `chosen` for that one's term.
+    """Compares a `term` of the candidate `of` (the chosen instance, or the one passed over) with `against`: a limit by
+    its name, or `chosen` for the chosen instance's value of the same term.
 
-    `term` may itself name a limit: then two numbers of the decision are compared.
+    If `term` itself names a limit, two numbers of the decision are compared.
     """
 
     term: str

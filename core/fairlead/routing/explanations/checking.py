@@ -29,7 +29,9 @@ from fairlead.routing.explanations.explaining import (
 
 
 def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered: int, reason: str) -> list[str]:
-    """What is wrong with the record, in words; empty when nothing is. `parts` are the terms whose sum the total is."""
+    """Contradictions in the record, in words; empty if there are none. `parts` are the terms that add up to
+    the total.
+    """
     if decision.rule.code in {NOT_RECORDED, NOT_WEIGHED, NOBODY}:
         return []
     chosen = candidate(decision, decision.target)

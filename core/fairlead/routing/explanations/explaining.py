@@ -1,5 +1,5 @@
-"""Decisions and moves in sentences, made from what was recorded and from nothing else, so that each can be checked
-against the numbers beside it.
+"""Decisions and moves in sentences. They use nothing but what was recorded, so each can be checked against the numbers
+beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from fairlead.routing.explanations.forecasts import forecast
 
 
 class Candidate(Protocol):
-    """One instance that was weighed; see `fairlead.reports.decisions.CandidateScore`."""
+    """One instance that the policy compared; see `fairlead.reports.decisions.CandidateScore`."""
 
     @property
     def instance(self) -> str: ...
@@ -214,7 +214,7 @@ def in_words(value: float, unit: Unit, digits: int = 2) -> str:
 
 
 def pair_in_words(one: float, other: float, unit: Unit) -> tuple[str, str]:
-    """Both values, with enough digits to tell them apart."""
+    """Both values, with enough digits to show that they differ."""
     for digits in (2, 4, 6, 9):
         words = in_words(one, unit, digits), in_words(other, unit, digits)
         if words[0] != words[1] or one == other:

@@ -1,8 +1,9 @@
-"""Session migrations and re-routes in sentences: what moved, what was promised, and whether it came true."""
+"""Session migrations and re-routes in sentences: what moved, the predicted gain, and the actual one."""
 
 from typing import Protocol
 
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import CacheFate
 from fairlead.routing.contracts.weighing import Unit
 from fairlead.routing.explanations.explaining import in_words, pair_in_words
 from fairlead.routing.explanations.move_checking import CausedMove
@@ -26,7 +27,7 @@ TRIGGERS = {
     BindingReason.IDLE_INSTANCE: "by estimates it would have been refused, and an idle instance took it",
     BindingReason.RING_CHANGE: "instances joined or left, and its place on the ring changed",
     BindingReason.PREFIX_KEY: "its prefix's key grew or shrank with the prefix's heat, and its place on the ring is another",
-    BindingReason.OFF_RING: "it was not on an instance that its prefix belongs to, and went to one",
+    BindingReason.OFF_RING: "it had been placed away from the instances that its prefix belongs to, and went back to one",
     BindingReason.NO_ROOM: "where its session was to move there was no room for its context any more, so both stay where the session is",
     BindingReason.SESSION_MOVED: "its session had moved with another request meanwhile, and it followed",
     BindingReason.OPERATOR: "a person asked for it",
@@ -73,16 +74,58 @@ class TimedMove(CausedMove, Protocol):
     def actual_ttft_seconds(self) -> float | None: ...
 
     @property
+    def tokens_moved(self) -> int: ...
+
+    @property
+    def tokens_recomputed(self) -> int: ...
+
+    @property
+    def cache(self) -> str | None: ...
+
+    @property
+    def transfer_seconds(self) -> float | None: ...
+
+    @property
+    def predicted_transfer_seconds(self) -> float | None: ...
+
+    @property
+    def transfer_bytes(self) -> int | None: ...
+
+    @property
     def paid_off(self) -> bool | None: ...
 
 
 def explain_move(move: TimedMove, what: str) -> str:
     """What moved and why, the prediction, and the result. `what` is the session or the request."""
-    return f"{what} went from {move.source} to {move.target}: {cause(move)}. {promise(move)} {verdict(move)}"
+    along = transfer_in_words(move)
+    return f"{what} went from {move.source} to {move.target}: {cause(move)}. {promise(move)} {along + ' ' if along else ''}{verdict(move)}"
+
+
+NOT_MOVED = {
+    CacheFate.UNNAMED: "{source} computed it and did not say where its blocks are; start the engine with a connector that hands them on",
+    CacheFate.REFUSED: "an engine refused",
+    CacheFate.LOST: "an engine did not answer",
+    CacheFate.LATE: "it took too long",
+}
+"""Why a KV cache did not come along."""
+
+
+def transfer_in_words(move: TimedMove) -> str:
+    """Whether the KV cache came along, how long that took and what was predicted; "" where nobody tried."""
+    if move.cache is None or move.transfer_seconds is None:
+        return ""
+    took = f"after {_words(move.transfer_seconds)}"
+    if move.predicted_transfer_seconds is not None:
+        took += f" ({_words(move.predicted_transfer_seconds)} predicted)"
+    if move.cache == CacheFate.MOVED:
+        size = "" if move.transfer_bytes is None else f", {move.transfer_bytes / 1e6:,.1f} MB,"
+        return f"Its KV cache, {in_words(move.tokens_moved, Unit.TOKENS)}{size} came along {took}."
+    why = NOT_MOVED[CacheFate(move.cache)].format(source=move.source)
+    return f"Its KV cache did not come along: {why}. That was known {took}, and {move.target} computed it."
 
 
 def cause(move: TimedMove) -> str:
-    """Why it moved, with the number that decided and what that crossed, where they are recorded."""
+    """Why it moved: the number that decided and the threshold that it crossed, if they are recorded."""
     known = {reason.value: reason for reason in BindingReason}
     trigger = known.get(move.trigger)
     if trigger is None:

@@ -1,4 +1,4 @@
-"""What became of the request of a decision, in sentences, from what was recorded and from nothing else."""
+"""What happened to the request of a decision, in sentences that use nothing but what was recorded."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -11,8 +11,8 @@ FAR_OFF_SECONDS = 0.5
 class Forecast:
     """Predicted and actual TTFT in seconds, without the time that the request was held.
 
-    `elsewhere` says that another instance than the chosen one computed the prompt, so the prediction was for another
-    path; then it is never called wrong.
+    `elsewhere`: another instance than the chosen one computed the prompt. The prediction was not about that instance,
+    so it is never called wrong.
     """
 
     predicted_seconds: float
@@ -31,7 +31,7 @@ class Forecast:
 
 
 def forecast(predicted_seconds: float, ttft_seconds: float | None, held_seconds: float | None, *, elsewhere: bool) -> Forecast | None:
-    """A request is held before it is decided about, so the prediction is held against the rest of the TTFT. None where
+    """A request is held before it is decided about, so the prediction is held against the rest of the TTFT. None if
     no first token was reported.
     """
     if ttft_seconds is None:

@@ -35,9 +35,10 @@ class Ground:
 
 
 def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float]) -> Ground:
-    """The rule, terms and limits of a decision, given what its policy declares (None: the policy is not known here).
+    """The rule, terms and limits of a decision, as its policy declares them (None: this version does not know the
+    policy).
 
-    A rule that this version does not know stands for itself.
+    An unknown rule is shown by its name.
     """
     unknown = DecisionRule(
         code=code, because="the rule that decided is not known to this version" if code != NOT_RECORDED else "the rule was not recorded"

@@ -37,7 +37,7 @@ class Margin:
 
 
 def margin_of(decision: WeighedDecision) -> Margin | None:
-    """None where there was nothing to compare with, or nothing was compared."""
+    """The margin; None if there was only one candidate, or if the rule compares nothing."""
     chosen = candidate(decision, decision.target)
     if chosen is None:
         return None
@@ -58,7 +58,7 @@ def margin_of(decision: WeighedDecision) -> Margin | None:
 
 
 def _by_score(decision: WeighedDecision) -> Margin | None:
-    """A rule that compares nothing: the score beside it, with the best of the others."""
+    """The margin for a rule that compares nothing: the candidate's score against the best of the others."""
     total, chosen = term_of(decision, TOTAL), candidate(decision, decision.target)
     if total is None or chosen is None or chosen.total is None:
         return None

@@ -18,7 +18,7 @@ NUMBERED = _EQUAL_MAY_DECIDE | _EQUAL_MAY_DECIDE_BY_TIES | {BindingReason.HOT_MI
 
 
 class CausedMove(Protocol):
-    """What a cause is checked by; see `fairlead.reports.moves.Move`."""
+    """The fields that a move's cause is checked against; see `fairlead.reports.moves.Move`."""
 
     @property
     def trigger(self) -> str: ...
@@ -49,7 +49,7 @@ class CausedMove(Protocol):
 
 
 def cause_contradictions(move: CausedMove) -> list[str]:
-    """What is wrong with the cause, in words; empty when nothing is."""
+    """Contradictions between the cause and the numbers, in words; empty if there are none."""
     if move.source_hit_tokens is None or move.target_hit_tokens is None:
         return []  # of a router that does not tell
     return [*_number(move), *_hits(move, move.source_hit_tokens, move.target_hit_tokens), *_gain(move)]

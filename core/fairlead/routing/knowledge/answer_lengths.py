@@ -8,7 +8,7 @@ MOST_TENANTS = 1024
 
 
 class AnswerLengths:
-    """Mean output tokens of finished answers. A tenant without any is taken to be like all others together."""
+    """Mean output tokens of finished answers. A tenant without any is assumed to be like all others together."""
 
     def __init__(self) -> None:
         self._means: dict[str, tuple[float, int]] = {}

@@ -92,7 +92,7 @@ class SessionBindings:
                 self._count(target, 1)
 
     def _at_target(self, binding: Binding, known: _Known | None) -> Binding:
-        """The API's word with the target for a home. Where it names no rank, the session stays at the one it had."""
+        """The API's binding with the target for a home. If it names no rank, the session stays at the rank it had."""
         assert binding.instance is not None
         home = None if known is None else known.binding
         if binding.rank is None and home is not None and home.instance is not None and instance_of(home.instance) == binding.instance:
@@ -175,8 +175,8 @@ class SessionBindings:
         return replace(change, shared=True)
 
     def recall(self, change: BindingChange, now: float) -> None:
-        """Take back a change that this router made before it was restarted and that the API may not have answered. To
-        be called with all of them in their order, after what was last heard of the API.
+        """Repeat a change that this router made before it was restarted, and that the API may not have answered. Call
+        it with all such changes in their order, after the API's last state has arrived.
         """
         if change.stays:
             return
@@ -252,8 +252,8 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """The change at `place` lost, or one before all that are kept: so did those after it, and those before it are
-        settled by the same word.
+        """The change at `place` lost, or an earlier one that is no longer kept. So all changes after it lost too, and
+        those before it are settled.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's
@@ -281,12 +281,14 @@ class SessionBindings:
         self._count(binding.instance, 1)
 
     def is_asked(self, session: str) -> bool:
-        """Whether a person gave the session its home, and no request of it has gone there from here yet."""
+        """Whether a person chose the session's home and this router has not yet sent a request of it there."""
         known = self._known.get(session)
         return known is not None and known.asked is not None
 
     def arrive(self, session: str) -> str | None:
-        """A request of the session goes to its home: the change by which a person gave it that, the first time."""
+        """A request of the session goes to its home. Returns the change by which a person chose that home, at the first
+        such request.
+        """
         known = self._known.get(session)
         if known is None:
             return None

@@ -22,9 +22,9 @@ class CircuitSettings:
 
 
 class Circuit:
-    """The breaker.
+    """A circuit breaker.
 
-    `broken_until` is what candidates are judged by: the instance may be chosen when it is not in the future.
+    An instance may be chosen unless `broken_until` is in the future.
     """
 
     def __init__(self, settings: CircuitSettings) -> None:
@@ -50,9 +50,9 @@ class Circuit:
         return self._open and self._probe == request_id
 
     def dispatched(self, request_id: str, now: float) -> None:
-        """A request was sent: in a half-open circuit it is the probe, and no other goes until its verdict.
+        """A request was sent: in a half-open circuit it is the probe, and no other request is sent until its outcome.
 
-        What is sent before the backoff is over, as every other circuit is open too, probes nothing.
+        A request that is sent before the backoff ends, because all other circuits are open too, is not a probe.
         """
         if self._open and self.broken_until <= now:
             self._probe = request_id
@@ -65,12 +65,12 @@ class Circuit:
             self.broken_until = now
 
     def suspected(self, now: float) -> None:
-        """The probe failed, which may be its own fault: the next one waits as long as this one did."""
+        """The probe failed, perhaps through its own fault: the next probe waits as long as this one did."""
         self._probe = None
         self.broken_until = now + self._backoff
 
     def probe_failed(self, now: float) -> None:
-        """It was the instance's fault: the next one waits twice as long."""
+        """The probe failed through the instance's fault: the next probe waits twice as long."""
         if self._open:
             self._backoff = min(self._backoff * 2, self._settings.longest_backoff_seconds)
             self.broken_until = max(self.broken_until, now + self._backoff)

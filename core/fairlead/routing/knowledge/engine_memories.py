@@ -27,7 +27,7 @@ MOST_DECLARED = 64.0
 
 
 def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, ...], now: float) -> EngineMemory:
-    """What this router measured itself of the engines of `table`, by whose tokens it counts."""
+    """What this router itself measured on the engines of `table`; token counts are in that table's tokens."""
     return EngineMemory(
         pool=table.pool,
         uid=table.uid,
@@ -69,7 +69,7 @@ def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMem
 
 
 def decode_coefficients(memory: EngineMemory) -> tuple[float, ...]:
-    """For a decode step: as they were fitted, else a step that takes always as long; empty where neither is known."""
+    """The fitted coefficients of a decode step, or else those of a constant step time; empty if neither is known."""
     step = memory.known.decode_step_seconds.observed
     if step is None:
         return ()
@@ -90,7 +90,7 @@ def _within(figure: Figure, least: float, most: float) -> Figure:
 
 
 def _counted(memory: EngineMemory, bytes_per_token: float) -> EngineMemory:
-    """The same in tokens of this many bytes."""
+    """The same memory, counted in tokens of this many bytes."""
     times, speed, fit = memory.counted_by / bytes_per_token, memory.known.prefill_tokens_per_second, memory.decode_fit
     if times == 1.0:
         return memory

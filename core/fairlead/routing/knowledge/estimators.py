@@ -55,7 +55,7 @@ NO_STEP = (0.0, 0.0, 0.0)
 
 
 class _Mean:
-    """A weighted mean of what was observed last; None before anything was."""
+    """A weighted mean of recent observations; None before the first."""
 
     __slots__ = ("sum", "weight")
 
@@ -73,8 +73,9 @@ class _Mean:
 
 
 class _Observed:
-    """The mean time of a token, and the errors of predictions by measured and declared figures. Errors are shares of
-    the total time, so that one answer whose tokens came in a burst does not decide.
+    """The mean time per token, and the errors of the predictions from measured and from declared figures.
+
+    Errors are shares of the total time, so that one answer whose tokens came in a burst does not decide.
     """
 
     __slots__ = ("declared_error", "error", "observed_at", "samples", "seconds_per_token")
@@ -130,7 +131,7 @@ class _ObservedByInstance:
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
     def of(self, instance: str | None) -> _Observed:
-        """That of one instance, or of all for None."""
+        """The figure of one instance, or of all instances for None."""
         return self.all if instance is None else self._each.get(instance, _Observed())
 
     def forget(self, instance: str) -> None:
@@ -149,7 +150,7 @@ class PrefillTimes:
 
     `speed` is the one that predictions and choices use, in tokens per second: the measured one once prefills have shown
     it, else the `recalled` one, else the declared one. Only an `observed_speed`, one of the first two, may refuse, move
-    or scale; it is None where there is neither. With another `form` than `configured`, predictions come from a fit as
+    or scale; it is None if there is neither. With another `form` than `configured`, predictions come from a fit as
     soon as enough was observed.
     """
 
@@ -207,7 +208,7 @@ class PrefillTimes:
         return bounded
 
     def declare(self, engine: EngineFacts) -> None:
-        """The pool declares another speed, which says nothing of what was measured."""
+        """The pool declares another speed; what was measured stays."""
         self._declared = engine.prefill_tokens_per_second
         self._go_by_best()
 
@@ -217,7 +218,7 @@ class PrefillTimes:
         return self.speeds.tokens_per_second is not None or self.whole.tokens_per_second is not None
 
     def recall(self, figure: Figure, now: float) -> None:
-        """Go by this figure, which was observed before, until the speed is measured; by none if it is unknown."""
+        """Use this earlier figure until the speed is measured here; drop an earlier one if it is unknown."""
         self.recalled.take(figure, now)
         self._go_by_best()
 
@@ -260,11 +261,11 @@ class PrefillTimes:
         return best(self.measured(now), self.recalled.figure(now), declared(self._declared))
 
     def measured(self, now: float) -> Figure:
-        """The speed of all as it was measured here; unknown before."""
+        """The speed measured over all instances; unknown before."""
         return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """What a prefilled token takes, and the errors of whole prefills: of an instance, or of all."""
+        """Seconds per prefilled token, and the errors of whole prefills: for an instance, or for all."""
         report = self._observed.of(instance).report(self.form, self.fitted or self.observed_speed is not None)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
@@ -276,7 +277,7 @@ class PrefillTimes:
         self._go_by_best()
 
     def forget_older(self, now: float) -> None:
-        """Let go of what was observed too long ago."""
+        """Drop observations older than the time that they may count."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
         self.speeds.forget_older(now - MEMORY_SECONDS)
@@ -332,12 +333,12 @@ class DecodeTimes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether predictions come from the table or from what was observed here."""
+        """Whether predictions use the table's figures or this router's observations."""
         return self._is_modelled or self.is_measured
 
     @property
     def is_measured(self) -> bool:
-        """Whether enough was observed here for a fit of its own."""
+        """Whether enough was observed for a fit of its own."""
         return self._fitted_samples >= self._min_samples
 
     @property
@@ -348,8 +349,8 @@ class DecodeTimes:
         return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
 
     def recall(self, coefficients: tuple[float, ...], age_seconds: float, now: float) -> None:
-        """Begin with these coefficients, which were observed before; what is observed here moves them, and soon takes
-        their place. Nothing happens where enough was observed already.
+        """Start with these coefficients from earlier observations; new observations soon replace them. Does nothing if
+        enough was observed already.
         """
         if not self._is_modelled and not self.is_measured:
             self._recalled_at = now - age_seconds
@@ -411,14 +412,14 @@ class DecodeTimes:
         self._went_by, self._stepped = _Mean(), _Mean()
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """What a decoded token takes as requests see it, and the error of whole answers by the mean of all: of an
-        instance, or of all.
+        """Seconds per decoded token as requests see them, and the error of whole answers by the overall mean: for an
+        instance, or for all.
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Seconds of an output token after the first, as one request gets it on one instance, or on any."""
+        """Seconds per output token after the first, as a request sees it on one instance, or on any."""
         return self._observed.of(instance).figure(now)
 
     def forget(self, instance: str) -> None:

@@ -4,6 +4,7 @@ The same observations in the same order give the same coefficients.
 """
 
 from collections.abc import Sequence
+from math import inf
 from operator import mul
 
 import numpy as np
@@ -19,6 +20,10 @@ FITTED_AFTER = 0.25
 FITTED_FIRST = 8
 """A fit is made again when so large a part of its observations is new; after this many while there are fewer than a
 hundred.
+"""
+FITTED_SECONDS = 0.5
+"""Seconds between two fits once all observations are kept that may be, unless four times as many are new: thousands
+come in a second.
 """
 
 
@@ -42,6 +47,7 @@ class LeastSquares:
         self._next = 0
         self._count = 0
         self._since_fit = 0
+        self._fitted_at = -inf
 
     def __len__(self) -> int:
         return self._count
@@ -51,7 +57,7 @@ class LeastSquares:
         return _dot(self.coefficients, features)
 
     def start_from(self, start: Sequence[float]) -> None:
-        """Believe these coefficients before any observation; what was observed stays."""
+        """Use these coefficients before any observation; existing observations stay."""
         self.start = tuple(start)
         self._believed = self._trust * np.array(start, dtype=np.float64)
         self._fit()
@@ -63,8 +69,13 @@ class LeastSquares:
         self._next = (at + 1) % FITTED_OBSERVATIONS
         self._count = min(self._count + 1, FITTED_OBSERVATIONS)
         self._since_fit += 1
-        if self._since_fit >= (FITTED_FIRST if self._count < 100 else FITTED_AFTER * self._count):
+        if self._since_fit >= (FITTED_FIRST if self._count < 100 else FITTED_AFTER * self._count) and self._is_due(now):
+            self._fitted_at = now
             self._fit()
+
+    def _is_due(self, now: float) -> bool:
+        many = self._count < FITTED_OBSERVATIONS or self._since_fit >= 4 * FITTED_OBSERVATIONS
+        return many or not 0 <= now - self._fitted_at < FITTED_SECONDS
 
     def forget(self, before: float) -> None:
         """Let go of what was observed before then; without any observation left the model is what it was at first."""

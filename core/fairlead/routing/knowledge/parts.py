@@ -25,8 +25,8 @@ anywhere: what other routers' turns left at home saves more than a prompt's begi
 
 
 def home_key(request: RoutingRequest, most_held: int) -> tuple[int, float] | None:
-    """What is hashed for a request of which `most_held` tokens are known to be held somewhere, and what its home gains
-    as a share of the TTFT target; None where this router knows better than a hash.
+    """The hash key of a request of which `most_held` tokens are known to be held somewhere, and its home's bonus as a
+    share of the TTFT target. None if this router knows better than a hash.
     """
     if not most_held:
         return (request.blocks[0], AT_HOME) if request.blocks else None
@@ -49,7 +49,7 @@ def part_of(router: str, routers: Sequence[str], instances: Sequence[str]) -> fr
 
 
 def seed_of(instance: str) -> int:
-    """What an instance's hashes begin with."""
+    """The seed of an instance's hashes."""
     return xxh3_64_intdigest(instance.encode())
 
 

@@ -33,6 +33,12 @@ TOGETHER_SECONDS = 0.005
 """First tokens of an instance this close together come of one step, and count as one prefill."""
 AGAIN_SHARE = 0.2
 """The median is found again when so large a part of the prefills is new."""
+AGAIN_SECONDS = 0.5
+"""Seconds between two such times once all are kept that may be: with thousands of prefills a second, finding the speed
+after each fifth would cost a twentieth of all that a router does.
+"""
+AGAIN_TIMES = 5
+"""It is found again when so many times all are new, however soon that is."""
 ODD = 2.0
 """A prefill this many times faster or slower than the median says nothing about the others."""
 FAST_SHARE = 0.25
@@ -81,6 +87,7 @@ class PrefillSpeeds:
         come: where prompts are short, each first token would look through all that are kept.
         """
         self._new = 0
+        self._measured_at = -inf
         self._used = 0
         self._spread: Spread | None = None
 
@@ -98,10 +105,17 @@ class PrefillSpeeds:
         latest = self._latest[instance] = _Prefill(instance, tokens, seconds, now)
         self._take(latest)
         self._new += 1
-        is_time = self._tells if self.tokens_per_second is None else self._new > AGAIN_SHARE * len(self._prefills)
+        is_time = self._tells if self.tokens_per_second is None else self._is_due(now)
         if is_time:
+            self._measured_at = now
             self._measure()
         return is_time
+
+    def _is_due(self, now: float) -> bool:
+        kept = len(self._prefills)
+        if kept == KEPT_PREFILLS and self._new < AGAIN_TIMES * kept and 0 <= now - self._measured_at < AGAIN_SECONDS:
+            return False
+        return self._new > AGAIN_SHARE * kept
 
     def forget(self, instance: str) -> None:
         """Forget an instance that is gone, or where another engine runs now."""
@@ -109,12 +123,12 @@ class PrefillSpeeds:
         self._keep(one for one in self._prefills if one.instance != instance)
 
     def forget_older(self, before: float) -> None:
-        """Let go of what was observed before then."""
+        """Drop the prefills observed before this time."""
         if self._prefills and self._prefills[0].at < before:
             self._keep(one for one in self._prefills if one.at >= before)
 
     def recounted(self, times: float) -> "PrefillSpeeds":
-        """The same prefills, each with its tokens multiplied by `times`: a token has other bytes than assumed."""
+        """The same prefills with their tokens multiplied by `times`, because a token has another size than assumed."""
         if times != 1.0:
             self._latest.clear()
             self._replace([replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills])
@@ -160,7 +174,7 @@ class PrefillSpeeds:
 
     @property
     def _tells(self) -> bool:
-        """Whether what is kept tells a speed."""
+        """Whether the kept prefills show a speed."""
         kept = len(self._prefills)
         return self._long >= ENOUGH_PREFILLS or (kept >= ENOUGH_PREFILLS and self._slow >= kept - kept // 2)
 
@@ -193,14 +207,14 @@ class RecalledSpeed:
 
     def __init__(self) -> None:
         self.value: float | None = None
-        """Tokens per second; None where none is recalled, or not any more."""
+        """Tokens per second; None if none is recalled, or not any more."""
         self._figure = UNKNOWN
         self._observed_at = 0.0
         self._prefills = self._tokens = 0
         self._seconds = 0.0
 
     def take(self, figure: Figure, now: float) -> None:
-        """Use this speed, unless it is the one that prefills have already contradicted."""
+        """Use this speed, unless prefills have already contradicted it."""
         observed_at = now - (figure.age_seconds or 0.0)
         if figure.value != self._figure.value:
             self._prefills, self._tokens, self._seconds, self.value = 0, 0, 0.0, figure.value
@@ -217,7 +231,7 @@ class RecalledSpeed:
         return True
 
     def forget_older(self, before: float) -> None:
-        """Give it up if it was observed before then."""
+        """Drop the speed if it was observed before this time."""
         if self._observed_at < before:
             self.value, self._figure = None, UNKNOWN
 
@@ -243,7 +257,7 @@ def _usual(prefills: list[_Prefill], median: float) -> float:
 
 
 def _fast(prefills: list[_Prefill]) -> float:
-    """What the fastest prefills, of `FAST_SHARE` of all tokens, have at least."""
+    """The least speed of the fastest prefills, which make up `FAST_SHARE` of all tokens."""
     speeds = sorted(((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills), reverse=True)
     enough, summed = FAST_SHARE * sum(tokens for _, tokens in speeds), 0
     for speed, tokens in speeds:
@@ -254,8 +268,8 @@ def _fast(prefills: list[_Prefill]) -> float:
 
 
 def _slope(prefills: list[_Prefill]) -> float:
-    """Seconds that a further token takes: of the line through prefills' tokens and seconds, without the tenth that lies
-    furthest off it; infinite where too few, or prompts too much alike, show none.
+    """Seconds per additional token: the slope of the line through prefills' tokens and seconds, without the tenth of
+    them farthest from it. Infinite if the prefills are too few or too similar.
     """
     if len(prefills) < LINE_PREFILLS:
         return inf

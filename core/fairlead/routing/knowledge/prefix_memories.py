@@ -39,8 +39,9 @@ def keep(prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, Instanc
 def recall(
     prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, InstanceLoad], memories: Iterable[PrefixMemory], now: float
 ) -> int:
-    """Take up what was kept of the pool's instances and still holds; returns of how many. What is known of an instance
-    by now counts more.
+    """Restore the kept memory of the pool's instances, as far as it still holds; returns the number of instances.
+
+    Newer knowledge of an instance takes precedence.
     """
     known = set(prefixes.instances())
     recalled = 0

@@ -179,7 +179,7 @@ class PrefixIndex:
         return frozenset(self._caches.get(instance, ()))
 
     def by_freshness(self, instance: str) -> list[int]:
-        """The same blocks, least recently used first."""
+        """The same blocks, ordered from least to most recently used."""
         return list(self._caches.get(instance, ()))
 
     def instances(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ TIMES_LONGEST = 4.0
 PLAUSIBLE_STEP_SECONDS = 15.0
 """Longer steps count as this long, so that an engine that hung once cannot hang longer unnoticed."""
 UNMEASURED_SECONDS = 60.0
-"""Allowed while steps are not known, and to an engine that says it runs nothing."""
+"""Time allowed to an engine whose step times are not known yet, or that reports no running requests."""
 LIKE = 1.25
 """A prefill up to this many times as long as a finished one takes steps of the same length."""
 MOST_PREFILL_SECONDS = 300.0
@@ -61,7 +61,7 @@ class Life(StrEnum):
     IDLE = "idle"
     """The engine has no work from this router."""
     UNMEASURED = "unmeasured"
-    """It has work, and its steps are not known yet."""
+    """It has work, but its step times are not known yet."""
     ACTIVE = "active"
     SLOW = "slow"
     STALLED = "stalled"
@@ -126,7 +126,7 @@ class StepTimes:
 
     @property
     def known(self) -> bool:
-        """Whether there were enough of them to judge by."""
+        """Whether enough steps were seen to judge the engine by."""
         return self._steps >= KNOWN_STEPS and self._seconds >= KNOWN_SECONDS
 
     def longest(self, now: float) -> float:
@@ -141,8 +141,8 @@ class StepTimes:
 
 
 class EngineProgress:
-    """The progress of one engine, or of one data-parallel rank of it: ranks are processes of their own, and each may
-    hang alone. `least_seconds` is the floor of what is allowed to it.
+    """The progress of one engine, or of one of its data-parallel ranks, which are separate processes and may each hang
+    alone. `least_seconds` is the shortest time that it is allowed.
     """
 
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
@@ -179,7 +179,7 @@ class EngineProgress:
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Take the step figures of its metrics; None where it shows none. Returns the state of its work."""
+        """Take the step figures of its metrics; None if it shows none. Returns the state of its work."""
         before, self._shown = self._shown, shown
         if before is None or shown is None:
             self._begin(now)
@@ -203,7 +203,7 @@ class EngineProgress:
         self._recover()
 
     def _learn(self, now: float) -> None:
-        """Something moved. When it did since it was looked at, nobody knows."""
+        """Something moved at an unknown moment since the last look."""
         if self._given_at is not None:
             began_at = max(self._moved_at, self._given_at)
             self.steps.add(max(0.0, self._seen_at - began_at) + min(now - max(self._seen_at, began_at), LOOK_SECONDS), now)
@@ -217,7 +217,9 @@ class EngineProgress:
     # ── when it is asked for a token ──
 
     def wants_canary(self, now: float) -> bool:
-        """Whether a token should be asked of it: it is idle, or stalled, and nothing has moved for a while."""
+        """Whether to ask the engine for a token as a test: it is idle or stalled, and nothing has moved for a
+        while.
+        """
         quiet = self._shown is not None and now - self._moved_at >= CANARY_SECONDS
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 
@@ -264,7 +266,7 @@ class EngineProgress:
         return max(allowed, self._least_seconds if self._runs else UNMEASURED_SECONDS)
 
     def _stall(self, now: float, *, certain: bool) -> None:
-        """Something that waited for it has come to nothing; whether it certainly had reached it."""
+        """A request that waited for the engine has failed. Returns whether it had certainly reached the engine."""
         if certain and self._certain_at is None:
             self._certain_at = now
         if self._stalled_at is None:
@@ -277,7 +279,9 @@ class EngineProgress:
         self._trial_at = now + self._trial_seconds
 
     def _unasked(self, now: float) -> Life:
-        """Nothing waits for it. What stalled is still stalled, but whether it is cannot be seen any more."""
+        """Nothing waits for the engine. If it stalled it counts as stalled still, but its state can no longer be
+        observed.
+        """
         if self._stalled_at is None:
             return Life.IDLE
         self.on_trial = self.on_trial or now >= self._trial_at

@@ -1,5 +1,5 @@
 """What a change of a pool's instances moves on the hash ring: which share of the keys changes owner, and how many bound
-sessions go with them. To show and to plan by, not to route by.
+sessions go with them. For display and planning, not for routing.
 """
 
 from collections import defaultdict
@@ -43,8 +43,8 @@ def moves_between(before: HashRing, after: HashRing) -> Moves:
 def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[str, int]) -> float:
     """How many bound sessions are expected to follow the keys that move.
 
-    A session's key is not recorded, so the sessions of an instance are taken to be spread evenly over the keys it owns:
-    of `bound` sessions as large a part moves as of its share.
+    A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys: the same
+    part of its `bound` sessions moves as of its share of the keys.
     """
     lost: defaultdict[str, float] = defaultdict(float)
     for (source, _), share in moves.items():

@@ -61,8 +61,8 @@ class HashRing:
     def of_anchors(anchors: Iterable[tuple[str, int]], salt: int = FIRST_SALT) -> "HashRing":
         """The ring of the points of each instance, given as (instance, points), each instance once.
 
-        Targets that are ranks of one instance share its points: whatever is known of an instance's ranks, a key belongs
-        to the same instance, and changes its rank only if its rank is gone or a new one takes it.
+        The ranks of one instance share its points. So a key belongs to the same instance however many of its ranks are
+        known, and changes its rank only if that rank leaves or a new rank takes it.
         """
         ring = HashRing((), salt=salt)
         counts = {target: count for target, count in sorted(anchors) if count > 0}

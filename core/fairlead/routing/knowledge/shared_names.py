@@ -5,7 +5,7 @@ together is not a conversation, and one instance cannot be given all of it. So a
 it is used like one: a few requests at once, as agents make them, and one conversation, or little beside it.
 
 A name is *shared* that has more than `AT_ONCE` requests in flight, or whose requests overlap and begin in more than
-`BEGINNINGS` ways, or in more than `CONVERSATIONS` that go on. It is taken to be shared until nothing has shown it for
+`BEGINNINGS` ways, or in more than `CONVERSATIONS` that go on. It is assumed to be shared until nothing has shown it for
 `keep_seconds`. Turns of one conversation that arrive before the last one is answered, each longer than the one before,
 do not count as several at once.
 """
@@ -67,7 +67,7 @@ class SharedNames:
         """Names without a request in flight."""
 
     def is_shared(self, name: str, now: float) -> bool:
-        """Whether several conversations are taken to use the name."""
+        """Whether several conversations are assumed to use the name."""
         use = self._used.get(name) or self._remembered.get(name)
         return use is not None and now < use.shared_until
 
@@ -105,7 +105,7 @@ class SharedNames:
                     self._remember(name, use)
 
     def hear(self, name: str, found_at: float, now: float) -> None:
-        """Another router found at this time that the name is shared; its clock may be ahead."""
+        """Another router found at this time, on its own clock, that the name is shared."""
         found_at = min(found_at, now)
         use = self._used.get(name) or self._remembered.get(name)
         if use is None:
@@ -146,7 +146,7 @@ class SharedNames:
 
 
 def _goes_on(use: _Use, beginning: int, blocks: Sequence[int]) -> bool:
-    """Whether a prompt goes on from the longest one in flight, as the next turn of a conversation does."""
+    """Whether a prompt continues the longest one in flight, as the next turn of a conversation does."""
     depth = use.depth
     if not use.in_flight or not depth or len(blocks) <= depth or beginning != use.longest:
         return False

@@ -128,7 +128,7 @@ class _Estimate:
         )
 
     def forget(self, before: float) -> None:
-        """Let go of what was observed before then."""
+        """Drop the prompts observed before this time."""
         if self._last and self._last[0][0] < before:
             while self._last and self._last[0][0] < before:
                 self._last.popleft()
@@ -169,7 +169,7 @@ class TokenSizes:
         return self._text.samples
 
     def of(self, kind: str) -> float:
-        """The bytes of a token in prompts of this kind."""
+        """Bytes per token in prompts of this kind."""
         estimate = self._kinds.get(kind)
         if estimate is not None and estimate.value is not None:
             return estimate.value
@@ -197,14 +197,14 @@ class TokenSizes:
         return self._text.observe(sample) and self._step()
 
     def recall(self, figure: Figure, now: float) -> bool:
-        """Go by this figure, which was observed before, until enough prompts were seen here; by the declared one if it
-        is unknown. Returns whether `bytes_per_token` changed.
+        """Use this earlier figure until enough prompts were seen here, or the declared one if it is unknown. Returns
+        whether `bytes_per_token` changed.
         """
         self._recalled, self._recalled_at = figure, now - (figure.age_seconds or 0.0)
         return self._text.value is None and self._fall_back(now)
 
     def forget(self, now: float) -> bool:
-        """Forget what is too old. Returns whether `bytes_per_token` changed."""
+        """Drop old prompts. Returns whether `bytes_per_token` changed."""
         before = now - MEMORY_SECONDS
         for kind, estimate in tuple(self._kinds.items()):
             estimate.forget(before)
@@ -214,7 +214,7 @@ class TokenSizes:
         return self._text.value is None and self._fall_back(now)
 
     def _fall_back(self, now: float) -> bool:
-        """Go by what is recalled, else by what is declared."""
+        """Use the recalled figure, or else the declared one."""
         recalled = self._recalled.observed if now - self._recalled_at <= REMEMBERED_SECONDS else None
         before, self.bytes_per_token = self.bytes_per_token, self.declared if recalled is None else recalled
         if self.bytes_per_token == before:

@@ -12,6 +12,7 @@ from fairlead.instances import Role
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import FetchSpeed, modelled_fetching
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.rests import among_others
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, Overtaking, PoolVectors, misses
@@ -21,6 +22,7 @@ from fairlead.routing.knowledge.parts import OF_ANOTHER, home_key, home_of, part
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.told_prompts import ToldPrompts
+from fairlead.routing.knowledge.transfer_times import TransferTimes
 from fairlead.slot_masks import SlotPlaces
 from fairlead.tables import RoutingTable
 from fairlead.targets import instance_of
@@ -41,6 +43,7 @@ class LiveView:
         changed: set[str],
         prefill_times: PrefillTimes,
         decode_times: DecodeTimes,
+        transfer_times: TransferTimes,
         drained: Collection[str] = (),
         within: Collection[str] | None = None,
     ) -> None:
@@ -62,6 +65,7 @@ class LiveView:
         self.caches = caches
         self.prefill_times = prefill_times
         self.decode_times = decode_times
+        self.transfer_times = transfer_times
         self.offered = OfferedPrefills()
         self.routers = 1
         """The number of live routers that send to these instances; each is assumed to have as many requests in flight
@@ -95,6 +99,7 @@ class LiveView:
             set(),
             self.prefill_times,
             self.decode_times,
+            self.transfer_times,
             self._drained,
             instances,
         )
@@ -139,6 +144,8 @@ class LiveView:
         return instance in self._drained
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
+        if not (request.blocks or self.caches.heard):
+            return 0
         blocks = self.prefixes.match(instance, request.blocks)
         if self.told:
             blocks = max(blocks, self.told.match(request.blocks).get(instance, 0))
@@ -146,6 +153,8 @@ class LiveView:
         return self.caches.hit_tokens(request, instance, remembered)
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        if not (request.blocks or self.caches.heard):
+            return {}
         block_tokens = request.block_tokens or self.table.engine.block_tokens
         most = request.prompt_tokens - 1
         if most < 1:
@@ -208,9 +217,9 @@ class LiveView:
         return self.decode_times.seconds(tokens, requests)
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
-        """Seconds by which each of `candidates()` is to count as later, so that routers which decide for themselves
-        come to choices that fit together (`knowledge.parts`); None where one decides. `most_held` are the tokens of the
-        prompt that some instance is known to hold.
+        """Seconds to add to the cost of each of `candidates()`, so that routers that decide separately make choices
+        that fit together (`knowledge.parts`); None while one router decides for all. `most_held` is the longest part of
+        the prompt, in tokens, that an instance is known to hold.
         """
         if self.routers == 1:
             return None
@@ -288,6 +297,13 @@ class LiveView:
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         return self.prefill_times.seconds_vector(request.prompt_tokens, hits)
 
+    def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
+        handed_on = self.table.engine.kv_transfer
+        if handed_on is None or not request.movable:
+            return modelled_fetching(self.table.engine.modelled)
+        rate, latency = self.transfer_times.common(1 / self.prefill_speed, handed_on.tokens_per_second)
+        return FetchSpeed(size=1.0, rate=rate, latency_seconds=latency)
+
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
         return self.prefill_times.seconds(request.prompt_tokens, hit_tokens)
 
@@ -337,8 +353,8 @@ def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
-    """Where all that could serve are shut, none keeps a request away. Decode instances can stand in for prefill
-    instances, not the other way round.
+    """If the circuits of all suitable instances are open, requests still go to them. Decode instances can stand in for
+    prefill instances, not the other way round.
     """
     nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)
     nobody = nobody_decodes and all(load.is_shut(now) for load in accepting)

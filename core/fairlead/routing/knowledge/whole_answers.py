@@ -21,6 +21,12 @@ ENOUGH_ANSWERS = 16
 """With fewer, no speed counts as measured."""
 AGAIN_SHARE = 0.1
 """The figures are found again when so large a part of the answers is new."""
+AGAIN_SECONDS = 0.5
+"""Seconds between two such times once all are kept that may be: with thousands of answers a second, finding the figures
+after each tenth would cost more than a tenth of all that a router does.
+"""
+AGAIN_TIMES = 4
+"""They are found again when so many times all are new, however soon that is."""
 NEAR_SHARE = 0.9
 """Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
@@ -36,8 +42,8 @@ MOST_SECONDS = 3600.0
 MOST_TOKENS = 10_000_000
 """Nor one of more tokens, whatever its engine says."""
 LEAST_ERROR = 0.05
-"""The least error assumed for an answer: otherwise equal answers, whose time any split into prompt and steps fits,
-would seem to determine a speed without error."""
+"""The least error assumed for an answer. Without it, answers that are all alike would seem to determine the speed
+exactly, although any split of their time into prompt and steps fits them."""
 ERRORS_P90 = 1.28
 """Standard errors from the middle of a normal distribution to its 90th percentile."""
 
@@ -55,6 +61,7 @@ class WholeAnswers:
         self._at = np.zeros(KEPT_ANSWERS)
         self._instances: list[str] = [""] * KEPT_ANSWERS
         self._next = self._count = self._new = 0
+        self._measured_at = -inf
 
     def observe(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
@@ -67,13 +74,16 @@ class WholeAnswers:
         if not LEAST_SECONDS <= seconds <= MOST_SECONDS or not 0 <= steps <= MOST_TOKENS:
             return False
         row = prompt_tokens / seconds, steps / seconds, steps * context_tokens / seconds, steps * requests / seconds
-        if not all(0 <= one < inf for one in row):
+        if min(row) < 0 or not sum(row) < inf:  # a sum is no number where one of its parts is none
             return False
         at = self._next
         self._rows[at], self._at[at], self._instances[at] = row, now, instance
         self._next, self._count, self._new = (at + 1) % KEPT_ANSWERS, min(self._count + 1, KEPT_ANSWERS), self._new + 1
         if self._count < ENOUGH_ANSWERS or self._new < AGAIN_SHARE * self._count:
             return False
+        if self._count == KEPT_ANSWERS and self._new < AGAIN_TIMES * KEPT_ANSWERS and 0 <= now - self._measured_at < AGAIN_SECONDS:
+            return False
+        self._measured_at = now
         self._measure()
         return True
 
@@ -82,11 +92,13 @@ class WholeAnswers:
         self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
 
     def forget_older(self, before: float) -> None:
-        """Let go of what was observed before then."""
+        """Drop the answers observed before this time."""
         self._keep(self._at[: self._count] >= before)
 
     def recounted(self, times: float) -> "WholeAnswers":
-        """The same answers, their prompt tokens multiplied by `times`: a token has other bytes than assumed."""
+        """The same answers with their prompt tokens multiplied by `times`, because a token has another size than
+        assumed.
+        """
         if times != 1.0:
             self._rows[: self._count, 0] *= times
             self._measure()

@@ -170,11 +170,11 @@ class DualMap:
         return self._rings.candidates(self._hotness.key(request.blocks, request.first_bytes_hash))
 
     def _threshold_tokens(self, view: PoolView) -> float:
-        """Uncached tokens above which an instance is overloaded; infinite while nobody has seen how fast it is."""
+        """Uncached tokens above which an instance is overloaded; infinite until its speed has been observed."""
         return view.tokens_within(self._parameters.overload_fraction * view.table.slo.ttft_seconds)
 
     def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
-        """Whose queues are to be looked at after a choice: the published code looks at all of them each time."""
+        """The instances whose queues to check after a choice; the published code checks all of them each time."""
         if not self._parameters.rebalance:
             return ()
         return self._rings.instances if self._parameters.is_coded else named if all_overloaded else ()
@@ -292,7 +292,9 @@ class DualMap:
         return weighing(view, rule, complete, limits, passed_over, considered)
 
     def _fallbacks(self, chosen: str, other: str, view: PoolView) -> tuple[str, ...]:
-        """The other of the pair; further ones are found by load when needed, which is rare."""
+        """The other instance of the pair, and in small pools the least loaded others. A large pool looks those up only
+        when they are needed, which is rare.
+        """
         if len(view.candidates()) > FALLBACKS * 4:
             return (other,)
         return (other, *least_pending(view.candidates(), (chosen, other), FALLBACKS - 1))

@@ -175,7 +175,7 @@ class Ear:
         return "host-hot-cooldown" if recent else "host-hot-no-cooler"
 
     def _hot_tokens(self, view: PoolView) -> float:
-        """Pending tokens above which a host counts as hot; infinite while nobody has seen how fast hosts are."""
+        """Pending tokens above which a host counts as hot; infinite until the speed of hosts has been observed."""
         hot = self._parameters.hot_tokens
         return view.tokens_within(self._parameters.hot_slo_fraction * view.table.slo.ttft_seconds) if hot is None else hot
 
@@ -203,21 +203,21 @@ class Ear:
             if free < needed or (best_rank is not None and rank >= best_rank):
                 continue
             if cool_only:  # last, as it costs most
-                carried = self._carried_tokens(saved_here - view.hit_tokens(request, load.entry.id), host, view)[0]
+                carried = self._carried_tokens(request, saved_here - view.hit_tokens(request, load.entry.id), host, view)[0]
                 if pending + carried >= host.pending_prefill_tokens:
                     continue
             best, best_rank = load, rank
         return best
 
-    def _carried_tokens(self, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
+    def _carried_tokens(self, request: RoutingRequest, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
         """What it costs a new host to get the context tokens it lacks against the old one, in tokens of prefill, and
         whether it fetches them.
         """
-        engine = view.table.engine
-        if lacking <= 0 or not self._parameters.fetch or engine.modelled.kv_transfer_bytes_per_second <= 0:
+        speed = view.fetching(request) if lacking > 0 and self._parameters.fetch else None
+        if speed is None:
             return lacking, False
-        sending = sending_seconds(lacking, host.transfers_out, engine)
-        fetched = (sending + engine.modelled.kv_transfer_latency_seconds) * view.prefill_speed
+        sending = sending_seconds(lacking, host.transfers_out, speed)
+        fetched = (sending + speed.latency_seconds) * view.prefill_speed
         return min(lacking, fetched), fetched < lacking
 
     def _fetched_ttft_seconds(
@@ -225,7 +225,7 @@ class Ear:
     ) -> float | None:
         """Predicted TTFT on the new host if the context is fetched from the old one; None if it is computed again."""
         saved = view.hit_tokens(request, host.entry.id)
-        carried, fetches = self._carried_tokens(saved - view.hit_tokens(request, target.entry.id), host, view)
+        carried, fetches = self._carried_tokens(request, saved - view.hit_tokens(request, target.entry.id), host, view)
         if not fetches:
             return None
         ahead = target.pending_prefill_tokens + carried + request.prompt_tokens - saved
@@ -238,7 +238,7 @@ def room_tokens(request: RoutingRequest, home: Binding) -> int:
 
 
 def session_of(request: RoutingRequest) -> str | None:
-    """The session of a request, or the prefix that stands for one; None where every possible name is shared."""
+    """The session of a request, or the prefix used in place of one; None if all possible names are shared."""
     return request.session or (None if request.named is not None else prefix_session(request))
 
 

@@ -51,7 +51,7 @@ class EndpointPickerParameters(HomeParameters):
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The file in force."""
+        """The configuration file in use."""
         return self.config or DEFAULT_CONFIG
 
     @property

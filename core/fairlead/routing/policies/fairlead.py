@@ -13,6 +13,7 @@ others uses the pool's mean. With `learned_ttft` a model replaces `wait + rest +
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -21,7 +22,7 @@ from fairlead.predictors.learners import LearnerSettings
 from fairlead.reports.bindings import Binding
 from fairlead.reports.decisions import Weighing
 from fairlead.reports.moves import MoveCause
-from fairlead.routing.choosing.candidates import ordered_decision
+from fairlead.routing.choosing.candidates import decision_in_order, weighed_in_order
 from fairlead.routing.choosing.experience import BETTER
 from fairlead.routing.choosing.instance_features import FEATURES, instance_features
 from fairlead.routing.choosing.learnt_ttfts import Expectation, LearnsTtfts, LearntTtfts
@@ -89,7 +90,7 @@ session would leave its cache and all its next turns with it.
 """
 
 STALE_SAMPLES = 10_000
-"""Samples without another model above which the trainer is taken to have fallen silent."""
+"""Samples without another model above which the trainer is assumed to have fallen silent."""
 
 TIES = "to the instance with the most sessions, then by id"
 
@@ -113,16 +114,17 @@ class Fairlead:
         worth = affinity(load, given.most_affinity)
         slo = view.table.slo.ttft_seconds
         limit = IN_TIME * slo if view.tokens_within(slo) < inf else inf
+        can_fetch = given.fetch and view.fetching(request) is not None
+        is_few = self._model is None and not can_fetch and len(vectors.loads) <= FEW
         circumstances = Circumstances(
             now=now,
-            slowness=slownesses(vectors),
+            slowness=None if is_few else slownesses(vectors),
             overtaken=view.overtaken_seconds(request),
             worth=worth,
             rests_count=load >= FULL,  # while there is time, rests give way to deadlines
             kv_seconds=given.kv_seconds,
         )
-        can_fetch = given.fetch and view.table.engine.modelled.kv_transfer_bytes_per_second > 0
-        if self._model is None and not can_fetch and len(vectors.loads) <= FEW:
+        if is_few:
             prefills = prefills_one_by_one(request, home, view, vectors.loads)
             circumstances.leanings = leanings = view.leanings(request, prefills.most)
             costs = costs_one_by_one(prefills.seconds, vectors, circumstances)
@@ -191,49 +193,57 @@ class Fairlead:
         limit: float,
         leanings: FloatVector | None,
     ) -> Decision:
-        given = self._parameters
-        obeyed = None if expected is None else expected.obeyed
         total, ttft = costs.total, costs.ttft
         best = order[0]
         source = prefills.source_for(best)
+        obeyed = None if expected is None else expected.obeyed
 
-        def terms(index: int) -> dict[str, float]:
-            prefill, wait, rest, weighted = costs.parts(index)
-            found = {
-                "wait_seconds": wait,
-                "rest_seconds": rest,
-                "weighted_prefill_seconds": weighted,
-                "kv_seconds": given.kv_seconds * float(vectors.kv_usage[index]),
-                "prefill_seconds": prefill,
-                "decode_tokens": float(vectors.decode_tokens[index]),
-            }
-            if leanings is not None:
-                found["apart_seconds"] = float(leanings[index])
-            learned = None if expected is None else expected.of(index)
-            if obeyed is not None:
-                found["learned_seconds"] = float(ttft[index]) - (wait + rest + prefill)
-            elif learned is not None:
-                found["learned_ttft_seconds"] = learned
-            return found
+        def weigh() -> Weighing:
+            limits = {"affinity": worth} | ({"in_time_seconds": limit} if limit < inf else {})
+            return weighed_in_order(
+                request,
+                view,
+                order,
+                prefills.known,
+                total,
+                ("" if obeyed is None else LEARNED) + ("lowest-cost" if best == cheapest else "in-time-first"),
+                home=None if home is None else home.instance,
+                terms=partial(self._terms, vectors, costs, expected, leanings),
+                limits=limits | ({} if self._model is None else _errors(self._model)),
+                passed_over=None if best == cheapest else cheapest,
+                ttfts=lambda index: float(ttft[index]),
+            )
 
-        return ordered_decision(
-            request,
-            view,
+        return decision_in_order(
+            vectors.loads,
             order,
-            prefills.known,
-            total,
             DecisionReason.PREFIX_REPLICATED if source is not None else prefills.reason(best),
-            ("" if obeyed is None else LEARNED) + ("lowest-cost" if best == cheapest else "in-time-first"),
-            home=None if home is None else home.instance,
-            terms=terms,
-            limits={"affinity": worth}
-            | ({"in_time_seconds": limit} if limit < inf else {})
-            | ({} if self._model is None else _errors(self._model)),
-            passed_over=None if best == cheapest else cheapest,
-            ttfts=lambda index: float(ttft[index]),
+            weigh,
             transfer_from=None if source is None else vectors.loads[source].entry.id,
             ttft_seconds=float(ttft[best]),
         )
+
+    def _terms(
+        self, vectors: PoolVectors, costs: Costs | CostsOfFew, expected: Expectation | None, leanings: FloatVector | None, index: int
+    ) -> dict[str, float]:
+        """The parts of the cost of the instance at this index."""
+        prefill, wait, rest, weighted = costs.parts(index)
+        found = {
+            "wait_seconds": wait,
+            "rest_seconds": rest,
+            "weighted_prefill_seconds": weighted,
+            "kv_seconds": self._parameters.kv_seconds * float(vectors.kv_usage[index]),
+            "prefill_seconds": prefill,
+            "decode_tokens": float(vectors.decode_tokens[index]),
+        }
+        if leanings is not None:
+            found["apart_seconds"] = float(leanings[index])
+        learned = None if expected is None else expected.of(index)
+        if expected is not None and expected.obeyed is not None:
+            found["learned_seconds"] = float(costs.ttft[index]) - (wait + rest + prefill)
+        elif learned is not None:
+            found["learned_ttft_seconds"] = learned
+        return found
 
 
 def _errors(model: LearntTtfts) -> dict[str, float]:

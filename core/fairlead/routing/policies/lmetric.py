@@ -1,4 +1,4 @@
-"""LMetric: the product of prefill work and batch size, so that neither long prompts nor crowded batches go unseen."""
+"""LMetric: the product of prefill work and batch size, so that both long prompts and crowded batches count."""
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision
 from fairlead.routing.contracts.catalogues import PolicyEntry

@@ -273,8 +273,8 @@ def _learner_settings(given: LodestarParameters) -> LearnerSettings:
 
 
 class _Costs(NamedTuple):
-    """What a request costs on each instance, in seconds: the TTFT that the model expects for it, and what its prefill
-    makes others wait; `affinity` is the worth of a second of prefill. Each [n].
+    """What a request costs on each instance, in seconds: the TTFT predicted by the model, and the delay that its
+    prefill causes other requests. `affinity` is the worth of a second of prefill. Each [n].
     """
 
     affinity: float

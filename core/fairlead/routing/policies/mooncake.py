@@ -108,14 +108,14 @@ class Mooncake:
 
     def _plans(self, request: RoutingRequest, hits: IntVector, holder: int, view: PoolView) -> FetchOptions:
         """Plans when `holder` (an index) is the first to hold the best match."""
-        engine = view.table.engine
         most = hits[holder]
-        if not most or self._theta == inf or engine.modelled.kv_transfer_bytes_per_second <= 0:
+        speed = view.fetching(request) if most and self._theta < inf else None
+        if speed is None:
             return FetchOptions(ttft_seconds=view.ttft_vector(request, hits), fetches=np.zeros(len(hits), dtype=np.bool_), source=None)
         loads = view.vectors().loads
         source = least_busy_holder(hits, most, view.vectors()) if loads[holder].transfers_out else holder
         fetches = hits <= most / self._theta  # the best match is at least theta times as long as their own
-        fetching = fetches * transfer_seconds(most - hits, loads[source].transfers_out, engine)
+        fetching = fetches * transfer_seconds(most - hits, loads[source].transfers_out, speed)
         with_fetch: FloatVector = view.ttft_vector(request, np.where(fetches, most, hits)) + fetching
         if self._shorter:
             alone = view.ttft_vector(request, hits)

@@ -160,7 +160,7 @@ class Preble:
         return microseconds / 1e6
 
     def _given(self, key: int, loads: Sequence[InstanceLoad]) -> list[int]:
-        """Where rebalancing gave the prefix to, if it did."""
+        """The instances to which rebalancing gave the prefix, if any."""
         node = self._nodes.get(key)
         return [] if node is None else [index for index, load in enumerate(loads) if load.entry.id in node.moved_to]
 

@@ -14,6 +14,7 @@ from enum import Enum
 
 from fairlead.kv_events.sources import Source
 from fairlead.reports.decisions import Attempt, Continuation, KeptFor
+from fairlead.reports.moves import CacheTransfer
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
 from fairlead.routing.contracts.faults import Fault
@@ -27,7 +28,7 @@ class Stage(Enum):
     """Where an accepted request is."""
 
     HELD = "held"
-    """Counted nowhere: no instance accepts requests at the moment."""
+    """Not counted: no instance accepts requests at the moment."""
     QUEUED = "queued"
     PREFILLING = "prefilling"
     DECODING = "decoding"
@@ -46,7 +47,7 @@ class Suspicion:
     """Whether the request was the probe of the instance's open circuit."""
     counted: bool = False
     excused: bool = False
-    """Whether an instance that serves other requests failed this one in the same way."""
+    """Whether another instance, which serves other requests, failed this one in the same way."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class TrackedRequest:
     attempts: tuple[Attempt, ...] = ()
     """The instances that have failed the request."""
     continuations: tuple[Continuation, ...] = ()
-    """How its answer went on elsewhere after it had begun."""
+    """The continuations of its answer on other instances."""
     carried_tokens: int = 0
     """Tokens of its answer that its instance computes again, behind the prompt, to go on with it."""
     resuming_since: float | None = None
@@ -100,9 +101,13 @@ class TrackedRequest:
     transfer_from: str | None = None
     transfer_tokens: int = 0
     """Hit tokens that `instance` is to fetch from `transfer_from`."""
+    asked_of: str | None = None
+    """The instance that was to hand on KV blocks for it."""
+    transfer: CacheTransfer | None = None
+    """The result of its attempt to bring KV blocks along."""
     waiting_since: float = 0.0
     held_seconds: float = 0.0
-    """Time in which no instance accepted it."""
+    """Time during which no instance accepted it."""
     dispatched_at: float | None = None
     queued_seconds: float | None = None
     """Time from arrival until it was first sent; time lost at engines that failed is not included."""
@@ -140,7 +145,7 @@ class TrackedRequest:
     migrations: list[str] = field(default_factory=list)
     """Ids of the session migrations that this request carries out; its outcome decides theirs."""
     reroutes: list[str] = field(default_factory=list)
-    """Ids of its own re-routes."""
+    """The ids of its re-routes."""
 
     @property
     def decodes_on(self) -> str:
@@ -153,14 +158,14 @@ class TrackedRequest:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether it would fail elsewhere too. Engines that were lost with it may have died of something else, as with
-        their node.
+        """Whether it would fail on other instances too. An engine that was lost with it may have failed for another
+        reason, such as its node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
 
     @property
     def input_tokens(self) -> int:
-        """What its instance computes before it can give a token: the prompt, and what was given of the answer."""
+        """Tokens that its instance computes before it can give a token: the prompt, and the answer so far."""
         return self.request.prompt_tokens + self.carried_tokens
 
     @property
@@ -267,7 +272,7 @@ class Accounting:
             self._count_late(tracked, -tracked.prefill_microseconds)
 
     def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
-        """A request not yet computed will decode elsewhere than thought."""
+        """The request, not yet computed, will decode on another instance than planned."""
         self._unexpect(tracked)
         self._expect(tracked, decode)
 
@@ -278,8 +283,18 @@ class Accounting:
             self.loads[source].transfers_out -= 1
         tracked.transfer_from = None
 
+    def not_fetched(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
+        """What a prefill in progress was to fetch did not come: its instance computes all but `hit_tokens`."""
+        assert tracked.stage is Stage.PREFILLING
+        load, tokens, microseconds = self.loads[tracked.instance], tracked.miss_tokens, tracked.prefill_microseconds
+        tracked.transfer_tokens = 0
+        self._estimate(tracked, hit_tokens)
+        load.in_flight[tracked.request.id] = (load.in_flight[tracked.request.id][0], tracked.prefill_microseconds)
+        load.dispatched_prefill_tokens += tracked.miss_tokens - tokens
+        self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
+
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
-        """PREFILLING → DECODING: its prompt is computed, and it goes on where it decodes."""
+        """PREFILLING → DECODING: its prompt is computed, and it continues on its decode instance."""
         assert tracked.stage is Stage.PREFILLING
         load = self.loads[tracked.instance]
         self._leave_prefill(load, tracked)
@@ -331,9 +346,10 @@ class Accounting:
         return load.waiting + load.prefilling + load.decoding + load.incoming
 
     def _estimate(self, tracked: TrackedRequest, hit_tokens: int) -> None:
+        tokens = tracked.input_tokens
         tracked.hit_tokens = hit_tokens
-        tracked.miss_tokens = max(1, tracked.input_tokens - hit_tokens)
-        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tracked.input_tokens, hit_tokens))
+        tracked.miss_tokens = max(1, tokens - hit_tokens)
+        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tokens, hit_tokens))
 
     def _count_late(self, tracked: TrackedRequest, microseconds: int) -> None:
         self.loads[tracked.instance].late_prefill_microseconds += microseconds

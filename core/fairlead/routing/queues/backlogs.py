@@ -40,8 +40,8 @@ class Waiting:
 
 
 class Tenant:
-    """What a queue knows of a tenant: its served work, and what of it waits. `late` are those that the discipline found
-    unable to meet their target. `entry` is its place in the row of its instance.
+    """What a queue knows of a tenant: its served work and its waiting work. `late` is work that the discipline found
+    unable to meet its target. `entry` is the tenant's place in the row of its instance.
     """
 
     __slots__ = ("able", "able_end", "end", "entry", "late", "served")
@@ -75,7 +75,7 @@ class Tenant:
 
 
 class Backlogs:
-    """The tenants of many queues, a row for each. All figures are microseconds but those of requests."""
+    """The tenants of many queues, one row per queue. All figures are microseconds, except counts of requests."""
 
     def __init__(self) -> None:
         self._figures = np.zeros((7, FIRST_ROWS, FIRST_ENTRIES))
@@ -93,7 +93,7 @@ class Backlogs:
         return len(self._tenants) - 1
 
     def give_back(self, row: int) -> None:
-        """Give a slot back: no request waits there, and none will."""
+        """Give a row back: no request waits there, and none will."""
         self._tenants[row].clear()
         self._figures[:, row] = 0.0
         self._free.append(row)
@@ -127,7 +127,7 @@ class Backlogs:
         return _whole(_beyond(ends, works, points) * rates)
 
     def all_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """The same for all waiting work, late or not."""
+        """Like `beyond`, for all waiting work, late or not."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[_END : _RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)

@@ -50,7 +50,7 @@ class ClassQueues:
         return len(self._waiting)
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Let a request wait with those of its priority."""
+        """Put a request into the queue of its priority."""
         rank = self._classes.rank(tracked.request.priority_class)
         band = self._bands.get(rank)
         if band is None:
@@ -82,12 +82,12 @@ class ClassQueues:
         return None if band is None else self._taken(band.queue.take_in_time(now))
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """What the highest priority sends from an instance that has nothing to do."""
+        """What the highest priority sends to an instance that has nothing to do."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_any(now))
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order they would be sent if none came."""
+        """The requests in about the order in which they would be sent if no more arrived."""
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
@@ -99,7 +99,7 @@ class ClassQueues:
         return lower if own is None else Overtaken(*map(add, lower, own.queue.overtaken_by(request)))
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """What waits with lower priority than the request's."""
+        """The waiting requests of lower priority than this request."""
         rank = self._classes.rank(request.priority_class)
         requests, microseconds, late_microseconds = NOBODY
         for other, band in self._bands.items():

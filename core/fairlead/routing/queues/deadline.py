@@ -6,8 +6,8 @@
     ┌───────────────────┐   even if sent at once    ┌────────┐
     │ able: planned     │ ────────────────────────► │  late  │
     │   or left out,    │        find_late          └────────┘
-    │   at each look    │                                │  the shortest, while late ones may go and nothing
-    └───────────────────┘                                │  planned waits, or from the time kept for late ones
+    │   at each look    │                                │  the shortest, while late ones may go and no planned
+    └───────────────────┘                                │  one is harmed, or from the time kept for late ones
               │  of the planned, the shortest            │
               ▼  that makes no other late                ▼
     ────────────────────────────── sent ──────────────────────────────
@@ -15,7 +15,8 @@
 Planned is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline,
 leaving out the longest prefill whenever one would be late). For example, with a target of 5 s and prefills of 1, 2 and
 4 s that came at once, the 1 and the 2 are planned and the 4 is left out; it is late as soon as 4 s no longer fit before
-its deadline. When late ones may go, `late_requests` says.
+its deadline. When late ones may go, `late_requests` says. One also goes before the planned if they are in time after it
+and keep as much as a rest leaves them: held back, a cached prompt of a tenth of a second waits behind every new one.
 
 Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
 (`contracts.rests`). What is short may go before its rest, which is then owed: so short prefills go together, and their
@@ -67,12 +68,12 @@ NEXT_LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineRules:
-    """What a queue asks of its pool.
+    """What a queue needs to know of its pool.
 
-    Late requests get any time that is free while they `late_may_go`, and always the `late_share` (0-1) of it;
-    `found_late` is called for each found late. `decode_share` is the part of an instance's time that its decodes need,
-    and while the pool `has_time` for both, rests give way to deadlines. `speed` is that of prefills, in tokens per
-    second.
+    While they `late_may_go`, late requests get any free time, and always the `late_share` (0-1) of all time;
+    `found_late` is called for each request found late. `decode_share` is the part of an instance's time that its
+    decodes need, and while the pool `has_time` for both, rests give way to deadlines. `speed` is the prefill speed in
+    tokens per second.
     """
 
     late_share: float
@@ -117,7 +118,7 @@ class DeadlineQueue:
         return request_id in self._late.requests or request_id in self._able
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Let a request wait; whether it is late is found out by the next look."""
+        """Put a request into the queue; the next look finds out whether it is late."""
         self._able[tracked.request.id] = tracked
         if self._turns is not None:
             self._turns.waits(tracked)
@@ -167,6 +168,8 @@ class DeadlineQueue:
         self.find_late(now)
         if now < self._nothing_until:
             return None
+        if len(self._able) == 1 and self._turns is None and not self._late.requests and (alone := self._take_alone(now)) is not None:
+            return alone
         late = self._shortest_late()
         if late is not None and 0 < self._seconds(late) <= self._earned:
             self._earned -= self._seconds(late)
@@ -175,12 +178,44 @@ class DeadlineQueue:
             return self._taken(late, now)
         planned, _ = self._plan(now)
         if planned:
-            return self._take_planned(planned, now)
+            return (
+                self._taken(late, now) if late is not None and self._harms_nobody(late, planned, now) else self._take_planned(planned, now)
+            )
         if late is None and self._able:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
             late = min(self._able.values(), key=shortness)
         if late is None or not self._rules.late_may_go():
             return None
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
+
+    def _take_alone(self, now: float) -> TrackedRequest | None:
+        """The only request, if it is sent at once and in time, as in any pool that keeps up; else None, and nothing has
+        changed.
+        """
+        (tracked,) = self._able.values()
+        load = self._load
+        seconds = _seconds(tracked, load.prefill_pace)
+        if now + self._ahead_seconds(now) + seconds > self._due(tracked):
+            return None
+        rest = self._rest_seconds(seconds)
+        if rest and not load.prefilling and now < self._rested_at(seconds, now):
+            return None
+        load.owe_rest(rest, now)
+        self._able.clear()
+        self._nothing_until = -inf
+        return tracked
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether it can be used again when it is empty: tenants' turns end with their queue."""
+        return self._turns is None
+
+    def begin_again(self) -> None:
+        """Be as a new queue; it is empty."""
+        if self._earned or self._late.has_had_any:
+            self._earned, self._late, self._first_late = 0.0, LateByLength(), None
+        self._latest_starts.clear()
+        self._pace_then = self._load.prefill_pace
+        self._nothing_until = -inf
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """Like `take`, but only a request that can still be in time and may be sent right behind those in flight."""
@@ -200,7 +235,7 @@ class DeadlineQueue:
         return None if chosen is None else self._taken(chosen, now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order they would be sent if none came: the planned by deadline,
+        """The requests in about the order in which they would be sent if no more arrived: the planned by deadline,
         those left out, the late.
         """
         planned, left_out = self._plan(now)
@@ -215,6 +250,19 @@ class DeadlineQueue:
         order.
         """
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
+
+    def _harms_nobody(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> bool:
+        """Whether all planned are in time after this late request too, and a quarter of the target is left for what
+        comes next. It takes no more than that itself; while late ones may not go, it is short and had its rest.
+        """
+        seconds, spare = self._seconds(late), RESERVE * self._target
+        left = slack(planned, now + self._ahead_seconds(now)) - seconds - self._rest_seconds(seconds)
+        if left < spare or seconds > spare:
+            return False
+        calm = self._rules.late_may_go()
+        if now >= self._rested_at(seconds, now):
+            return calm or seconds <= SHORT_SECONDS
+        return calm and self._rules.has_time()
 
     def _shortest_late(self) -> TrackedRequest | None:
         """The shortest of the late, or of those of the tenant that has had the least."""
@@ -281,7 +329,7 @@ class DeadlineQueue:
         return [one for one in requests if one.place not in out], [one for one in requests if one.place in out]
 
     def _taken(self, tracked: TrackedRequest, now: float) -> TrackedRequest:
-        """Out of the queue, to be sent at once: the rest for it is owed now."""
+        """Remove the request from the queue, to be sent at once: its rest is owed from now on."""
         self._load.owe_rest(self._rest_seconds(self._seconds(tracked)), now)
         if self._turns is None:
             self.remove(tracked.request.id)
@@ -295,7 +343,7 @@ class DeadlineQueue:
         return tracked
 
     def _ahead_seconds(self, now: float) -> float:
-        """What is left of the prefills in flight."""
+        """Seconds that the prefills in flight still take."""
         return max(0.0, self._load.dispatched_prefill_tokens / self._rules.speed() - self._load.done_seconds(now))
 
     def _due(self, tracked: TrackedRequest) -> float:
@@ -331,13 +379,16 @@ def next_pace(
 
     One counts by its length, as the pace is what prefills took over what they were expected to: of a short one a large
     part is the wait for the engine's step, and often it need not wait. One of the usual length has this weight, and
-    `rising` times that when it is longer than the pace; it is taken to be at most four times as long as the pace says,
-    and none to be expected to take longer than ten minutes.
+    `rising` times that when it is longer than the pace; it counts as at most four times as long as the pace says, and
+    as at most ten minutes.
     """
-    expected = min(predicted_seconds, LONGEST_PREFILL_SECONDS) + STEP_SECONDS
+    expected = (predicted_seconds if predicted_seconds < LONGEST_PREFILL_SECONDS else LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)
-    observed = min(MOST_TIMES * pace, max(pace / MOST_TIMES, seconds / expected)) if seconds == seconds else pace
-    observed = min(SLOWEST, max(FASTEST, observed))
+    observed = seconds / expected if seconds == seconds else pace
+    if not pace / MOST_TIMES <= observed <= MOST_TIMES * pace:  # no calls: this runs twice for each first token
+        observed = MOST_TIMES * pace if observed > pace else pace / MOST_TIMES
+    if not FASTEST <= observed <= SLOWEST:
+        observed = SLOWEST if observed > SLOWEST else FASTEST
     weight *= expected / usual_seconds * (rising if observed > pace else 1.0)
     return pace + weight * (observed - pace), usual_seconds
 

@@ -103,15 +103,15 @@ class InstanceQueue:
         return ()
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """The same as `take`: nothing here has a deadline."""
+        """Same as `take`: this discipline has no deadlines."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """The same as `take`: nothing here is held back."""
+        """Same as `take`: this discipline holds nothing back."""
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in the order they would be sent if none came and time stood still."""
+        """The requests in the order in which they would be sent if no more arrived and time stood still."""
         if self._discipline == "fifo":
             return [tracked for _, tracked in self._entries.values()]
         waiting = list(self._entries.values())
@@ -143,7 +143,7 @@ class InstanceQueue:
         return self._entries.get(request_id, (0, None))[0] == place
 
     def _rank(self, tracked: TrackedRequest) -> float:
-        """What the heap is ordered by, lowest first: cached tokens, or the latest time to start prefilling."""
+        """The key of the heap, lowest first: cached tokens, or the latest time to start prefilling."""
         if self._discipline == "longest_hit":
             return -tracked.hit_tokens
         return tracked.request.arrived_at + self._target - tracked.prefill_microseconds / 1e6

@@ -29,8 +29,13 @@ class LateByLength:
     def __contains__(self, request_id: str) -> bool:
         return request_id in self.requests
 
+    @property
+    def has_had_any(self) -> bool:
+        """Whether something of former ones is left."""
+        return bool(self._heaps)
+
     def add(self, tracked: TrackedRequest) -> None:
-        """One more is late."""
+        """Count one more late request."""
         if self._entries > 2 * len(self.requests) + SPARE_ENTRIES:
             self._forget_those_that_left()
         self.requests[tracked.request.id] = tracked

@@ -1,4 +1,4 @@
-"""What waits in queues and would be sent after a certain request, instance by instance or of many at once."""
+"""The waiting requests that would be sent after a certain request, for one instance or for many at once."""
 
 from collections.abc import Mapping, Sequence
 

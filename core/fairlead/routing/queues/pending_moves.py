@@ -1,4 +1,4 @@
-"""Moves of sessions that are decided: why, and those that are not made yet."""
+"""Decided moves of sessions: their reasons, and those that have not been made yet."""
 
 from fairlead.reports.moves import MoveCause
 from fairlead.values import value
@@ -9,10 +9,10 @@ Ttfts = tuple[float | None, float]
 
 @value
 class Departure:
-    """Why a session leaves its home, with what was predicted and weighed for it.
+    """Why a session leaves its home, and what was predicted and compared for the move.
 
-    `hits` are the tokens of the prompt that its home and the other instance were taken to hold. `ttfts` and `hits` are
-    None where they are to be asked of the view when the move is recorded.
+    `hits` are the prompt tokens that its home and the other instance were assumed to hold. If `ttfts` and `hits` are
+    None, the view supplies them when the move is recorded.
     """
 
     cause: MoveCause

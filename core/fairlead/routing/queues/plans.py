@@ -14,7 +14,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 
 @dataclass(slots=True)
 class Planned:
-    """A request that waits: when its prefill must be over, how long that takes, and its place among those that came."""
+    """A waiting request: when its prefill must be finished, how long that takes, and its place in order of arrival."""
 
     due: float
     seconds: float
@@ -23,7 +23,7 @@ class Planned:
 
 
 def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ()) -> set[int]:
-    """Places of requests that must be late so that all others are in time if the first of them begins `at`. Requests
+    """Places of requests that must be late so that all others are in time if the first of them begins at `at`. Requests
     are in order of deadline; those at the places `kept` can be in time alone, and stay.
     """
     longest: list[tuple[float, int]] = []

@@ -30,13 +30,15 @@ class Queue(Protocol):
         """Like `take`, without requests found late."""
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """Remove and return what an instance should compute that has nothing to do; None only when nothing waits."""
+        """Remove and return the request that an idle instance should compute; None only if no request waits."""
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order they would be sent if none came."""
+        """The requests in about the order in which they would be sent if no more arrived."""
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
         """The part of `overtaken_by` that waits with lower priority."""
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """What waits here and would be sent after the request if it came now, whatever the discipline says."""
+        """The requests waiting here that would be sent after this one if it arrived now, whatever the
+        discipline says.
+        """

@@ -30,7 +30,7 @@ class TenantQueues:
         return len(self._waiting)
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Let a request wait with those of its tenant."""
+        """Put a request into the queue of its tenant."""
         tenant = tracked.request.tenant
         queue = self._queues.get(tenant)
         if queue is None:
@@ -68,7 +68,9 @@ class TenantQueues:
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in the order they would be sent if none came and time stood still, but for equal turns."""
+        """The requests in the order in which they would be sent if no more arrived and time stood still, except that
+        equal turns may differ.
+        """
         orders = {tenant: iter(queue.in_order(now)) for tenant, queue in self._queues.items()}
         heads = [(self._turns.served(tenant), place, tenant, next(order)) for place, (tenant, order) in enumerate(orders.items())]
         heapify(heads)

@@ -101,8 +101,8 @@ class RankTurns:
             self._asked = ()
 
     def able_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """`Turns.overtaken_by` of many instances: the microseconds of what can be in time. O(1) where `instances` are
-        the same object as before, but for what is linear in tenants and instances at the speed of vectors.
+        """`Turns.overtaken_by` for many instances: the microseconds of work that can be in time. O(1) if `instances`
+        are the same object as before, except for vector operations over tenants and instances.
         """
         able, everything = self._points(tenant)
         found = self._backlogs.able_beyond(np.array(able))
@@ -275,7 +275,7 @@ class Turns:
         self.least_standing = virtual_time - self._credit
 
     def _standing(self, name: str) -> int:
-        """The served work with which a tenant begins to wait."""
+        """The served work that a tenant starts with when it begins to wait."""
         return max(self.least_standing, self.away.get(name, self.least_standing))
 
 

@@ -21,7 +21,7 @@ from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Asking:
-    """What a front does: it asks another router. `decider` is None while this router decides for itself."""
+    """The front's side: it asks another router. `decider` is None while this router decides for itself."""
 
     def __init__(self, state: SchedulerState, waiting: Waiting, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state
@@ -36,7 +36,7 @@ class Asking:
         return len(self._asked)
 
     def begin(self, decider: Decider, now: float) -> None:
-        """Let `decider` decide from now on, also for what waits here."""
+        """Let `decider` decide from now on, including for requests that wait here."""
         state = self._state
         self.decider = decider
         state.is_front = True
@@ -52,7 +52,7 @@ class Asking:
             self._ask(tracked, now)
 
     def end(self, now: float) -> None:
-        """Decide for itself from now on, also for what was asked and not answered."""
+        """Decide alone from now on, including for questions without an answer yet."""
         state = self._state
         self.decider = None
         state.is_front = False
@@ -122,7 +122,7 @@ class Asking:
         self.tell(Asked(request=tracked.request, submitted_at=tracked.submitted_at), now)
 
     def _leave(self, tracked: TrackedRequest, now: float) -> None:
-        """Out of the queue in which it waits here."""
+        """Remove it from the queue in which it waits here."""
         state = self._state
         state.waiting.pop(tracked.request.id, None)
         state.held.remove(tracked, now)

@@ -173,8 +173,8 @@ class Circuits:
         return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
-        """Decide by the time passed, for each request that failed somewhere, whether it has run elsewhere for long
-        enough or has ended without an answer.
+        """Judge, by the time that has passed, each request that failed on some instance: has it run on another one for
+        long enough, or ended without an answer?
         """
         for request_id, tracked in tuple(self._open_cases.items()):
             is_over = self._state.requests.get(request_id) is not tracked

@@ -12,6 +12,7 @@ from fairlead.routing.knowledge.estimators import FURTHEST
 from fairlead.routing.knowledge.prefixes import shared_blocks
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.queueing import Queue
+from fairlead.routing.scheduling.fetching import begin
 from fairlead.routing.scheduling.learning import count_prefill
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
@@ -27,7 +28,7 @@ no longer believed.
 
 
 class Dispatching:
-    """Takes requests from queues and says where they go."""
+    """Takes requests from queues and returns where to send them."""
 
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
@@ -71,7 +72,7 @@ class Dispatching:
                 continue
             sent.append(self.dispatch(tracked, now))
         if not queue:
-            del state.queues[instance]
+            state.put_away(instance)
         return sent
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
@@ -88,7 +89,7 @@ class Dispatching:
                 queue.add(tracked)
 
     def _held_soon(self, tracked: TrackedRequest) -> int:
-        """Tokens of a queued prompt that what is computed ahead of it will leave in the cache."""
+        """Tokens of a queued prompt that will be in the cache once the prompts ahead of it are computed."""
         state, request = self._state, tracked.request
         ahead = (state.requests[one].request.blocks for one in state.loads[tracked.instance].in_flight)
         shared = max((shared_blocks(request.blocks, blocks) for blocks in ahead), default=0)
@@ -103,7 +104,9 @@ class Dispatching:
         if load.entry.role is Role.PREFILL:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
         guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
-        self._count_sent(tracked, load, hit_or_fetched_tokens(tracked, instance, state.loads, state.view), now)
+        hit = hit_or_fetched_tokens(tracked, instance, state.loads, state.view)
+        transfer_seconds, longest_transfer = (None, 0.0) if tracked.transfer_from is None else begin(state, tracked)
+        self._count_sent(tracked, load, hit, now, transfer_seconds or 0.0)
         return Dispatch(
             request=request,
             instance=instance,
@@ -117,6 +120,8 @@ class Dispatching:
             decode_address=None if tracked.decode is None else state.loads[tracked.decode].entry.address,
             transfer_from=tracked.transfer_from,
             transfer_tokens=tracked.transfer_tokens,
+            transfer_seconds=transfer_seconds,
+            longest_transfer_seconds=longest_transfer,
             by_events=bool(request.engine_blocks) and not tracked.transfer_tokens and instance in state.caches.heard,
             by_guess=guessed,
             kept=tracked.keeps is not None,
@@ -136,7 +141,7 @@ class Dispatching:
         self._count_sent(tracked, state.loads[dispatch.instance], dispatch.hit_tokens, now)
         return dispatch
 
-    def _count_sent(self, tracked: TrackedRequest, load: InstanceLoad, hit_tokens: int, now: float) -> None:
+    def _count_sent(self, tracked: TrackedRequest, load: InstanceLoad, hit_tokens: int, now: float, transfer_seconds: float = 0.0) -> None:
         """Queued → prefilling in all that counts it."""
         state, request, instance = self._state, tracked.request, tracked.instance
         state.accounting.dispatch(tracked, hit_tokens, now)
@@ -151,10 +156,13 @@ class Dispatching:
             state.placed.append((instance, request.blocks))
         if state.settings.speculative_insert:
             state.prefixes.insert(instance, request.blocks)
-        if not request.streamed and tracked.decode is None:
-            tracked.answer_began = load.history.advance(now, load.decode_tokens, load.decoding)
+        if not request.streamed and (tracked.decode is None or request.by_sidecar):
+            if tracked.decode is None:
+                tracked.answer_began = load.history.advance(now, load.decode_tokens, load.decoding)
             known = state.prefill_times.observed_speed is not None or load.engine_waiting is None
-            expected = now + (load.dispatched_prefill_tokens / state.prefill_times.speed if known else LOOK_AGAIN_SECONDS)
+            expected = (
+                now + transfer_seconds + (load.dispatched_prefill_tokens / state.prefill_times.speed if known else LOOK_AGAIN_SECONDS)
+            )
             heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id, len(tracked.tried)))
         state.recorder.loads.dispatched(load, now)
 
@@ -192,8 +200,8 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether its engine, which says how many requests it has not begun with, has said nothing since this one was sent
-    there, and its predicted time has not passed.
+    """Whether the engine, which reports the requests it has not begun, has not reported since this one was sent, and
+    the predicted time has not passed.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6

@@ -13,7 +13,10 @@ from fairlead.routing.queues.accounting import TrackedRequest
 
 
 class Expecting:
-    """What is expected of all engines of a pool. `seconds` is how long events may lag; at 0 nothing is expected."""
+    """The blocks that each engine of a pool is expected to hold before its events say so.
+
+    `seconds` is how long events may lag; 0 turns expectations off.
+    """
 
     def __init__(self, caches: EngineCaches, seconds: float) -> None:
         self._caches = caches

@@ -12,7 +12,7 @@ Size = Callable[[RoutingRequest], int]
 
 
 def in_requests(_: RoutingRequest) -> int:
-    """Every request takes as much as any other."""
+    """A measure in which every request counts the same."""
     return 1
 
 

@@ -1,7 +1,6 @@
-"""Guests: the requests of other routers, for which this one decides (see `contracts.sharing`).
+"""Guests: requests of other routers, for which this router decides (see `contracts.sharing`).
 
-They are requests like its own: counted, queued and recorded with them. Only what is decided of them goes to the front
-that asked.
+They are counted, queued and recorded like this router's own. Only their decisions go to the front that asked.
 """
 
 from collections.abc import Iterable
@@ -32,7 +31,7 @@ class Guests:
         return tuple(self._fronts)
 
     def join(self, front: Front) -> None:
-        """One more router asks."""
+        """Another router begins to ask this one."""
         self._fronts.append(front)
 
     def leave(self, front: Front, now: float) -> None:

@@ -1,4 +1,6 @@
-"""Held requests: accepted, and without an instance until one accepts requests. How many, how long, in which order."""
+"""Held requests: accepted ones that wait until an instance accepts requests. This module decides how many are held, for
+how long, and in which order they go.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -101,7 +103,7 @@ class HeldRequests:
             yield tracked
 
     def demand(self) -> HeldDemand:
-        """What is held, as demand on the pool."""
+        """The held requests, as demand on the pool."""
         return HeldDemand(requests=len(self._requests), prompt_tokens=self._prompt_tokens, body_bytes=self._body_bytes)
 
 

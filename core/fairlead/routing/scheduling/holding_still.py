@@ -1,5 +1,5 @@
-"""Holding still: a session's request goes to its home, whatever the policy would have chosen, while migrations are
-paused, once after a person moved it there, and where too little would be gained elsewhere.
+"""Holding still: a session's request goes to its home, whatever the policy would choose. This happens while migrations
+are paused, once after a person moved the session there, and when another instance would gain too little.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ def at_home(
 def _weighing(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None
 ) -> Weighing:
-    """What the policy weighed, with the home first."""
+    """The policy's comparison, with the home first."""
     weighed, view = decision.weigh(), state.view
     listed = next((one for one in weighed.candidates if one.instance == home), None)
     if listed is None:

@@ -51,7 +51,7 @@ class End(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A decision as it was made. Its record is made when it is kept: most of those that are noted are not."""
+    """A decision as it was made. Most noted decisions are not kept; the record is made only for one that is."""
 
     request: RoutingRequest
     session: str | None

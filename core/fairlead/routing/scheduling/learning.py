@@ -1,4 +1,4 @@
-"""Learning: what a finished prefill or decode teaches the estimators of its pool, and when that is forgotten."""
+"""Learning: what the estimators of a pool learn from finished prefills and decodes, and when they forget it."""
 
 from fairlead.capabilities import UNKNOWN
 from fairlead.reports.engines import EngineMemory
@@ -42,29 +42,40 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     an instance with much work from other routers would look slow. Each prefill counts by its length; else the instance
     with the most common prefix, whose prefills are short, would look fast.
     """
-    if tracked.dispatched_at is None or tracked.by_proxy or not (tracked.request.streamed or tracked.decode):
+    if tracked.dispatched_at is None or tracked.by_proxy or not _shows_prefill(tracked):
         return
     if tracked.dispatched_at >= now:
         return  # a second attempt at the decode leg, with the blocks of the first: nothing was computed for it
     arrived_at, target = tracked.request.arrived_at, state.table.slo.ttft_seconds
     if tracked.dispatched_at < arrived_at + target:
         state.late.saw_first_token(late=now >= arrived_at + target)
+    if tracked.transfer is not None:
+        return  # its time is a transfer's too
     load = state.loads[tracked.instance]
     load.paced_at = now
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
-    predicted = state.prefill_times.seconds(tracked.input_tokens, tracked.hit_tokens)  # by the speed of now
+    tokens, routers = tracked.input_tokens, state.view.routers
+    predicted = state.prefill_times.seconds(tokens, tracked.hit_tokens)  # by the speed of now
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
-    rising = RISING_AMONG_OTHERS if state.view.routers > 1 else 1.0
+    rising = RISING_AMONG_OTHERS if routers > 1 else 1.0
     load.lasting_pace, load.usual_prefill_seconds = next_pace(
         load.lasting_pace, load.usual_prefill_seconds, seconds, predicted, LASTING_PACE_WEIGHT, rising
     )
     if not tracked.transfer_tokens:
-        before, knew = state.prefill_times.speed, state.prefill_times.is_measured
-        state.prefill_times.speeds.among_others = state.view.routers > 1
-        state.prefill_times.observe(tracked.instance, tracked.input_tokens, tracked.hit_tokens, seconds, now)
-        if state.prefill_times.speed != before:
+        times = state.prefill_times
+        before, knew = times.speed, times.is_measured
+        times.speeds.among_others = routers > 1
+        times.observe(tracked.instance, tokens, tracked.hit_tokens, seconds, now)
+        if times.speed != before:
             follow_speed(state, before, now, paces_hold=knew)
+
+
+def _shows_prefill(tracked: TrackedRequest) -> bool:
+    """Whether its first token or the end of its prefill is seen. Behind a side-car the first token has the transfer
+    before it, which then counts as a part of the prefill.
+    """
+    return tracked.request.streamed or (tracked.decode is not None and not tracked.request.by_sidecar)
 
 
 def learn_whole_answer(
@@ -78,6 +89,8 @@ def learn_whole_answer(
     """
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
+        return
+    if tracked.transfer is not None:
         return
     ended = served_on.history.advance(now, served_on.decode_tokens, served_on.decoding)
     seconds = ended.at - began.at
@@ -100,10 +113,12 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Prompt tokens per second that this many routers make an instance of this role compute, if they do as this one.
+    """Prompt tokens per second that this many routers would make an instance of this role compute, if all did as this
+    one does.
 
-    That is its mean over all of them. At the end of an answer its own rate on the answer's instance is high, as it has
-    just worked there, which says nothing of the others: taken for theirs, it made speeds of 1.3 to 1.6 times the truth.
+    It uses this router's mean over all instances. At the end of an answer this router's rate on the answer's instance
+    is high, because it has just worked there; assuming the same of the other routers gave speeds of 1.3 to 1.6 times
+    the truth.
     """
     if not routers:
         return 0.0

@@ -93,11 +93,11 @@ class Leaving:
         return keeps.cause_to_leave(request, home, weighed, state.view, now)
 
     def _serves(self, home: str) -> bool:
-        """Whether it was among those that the policy could choose."""
+        """Whether the instance was among those that the policy could choose."""
         return any(load.entry.id == home for load in self._state.view.candidates())
 
     def _ttfts(self, request: RoutingRequest, decision: Decision, weighed: Weighing, left: str, instance: str) -> tuple[float, float]:
-        """Predicted for staying and for going: the policy's own, where it made both."""
+        """The TTFTs predicted for staying and for going, if the policy predicted both."""
         here, there = listed(weighed, left), listed(weighed, instance)
         if here is not None and there is not None:
             return here.predicted_ttft_seconds, there.predicted_ttft_seconds

@@ -1,4 +1,6 @@
-"""Load samples: what each instance did in each second, as one router saw it, and what was asked of the pool."""
+"""Load samples: what each instance did in each second, as one router saw it, and the requests that arrived for the
+pool.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,7 +39,7 @@ class Reservoir:
 
 @dataclass(slots=True)
 class SecondOfLoad:
-    """One instance's running second: counters, and the gauges as the last event left them."""
+    """One instance's current second: its counters, and its gauges after the last event."""
 
     second: int
     running: int = 0
@@ -58,6 +60,8 @@ class SecondOfLoad:
     prefilled_tokens: int = 0
     prefilling_seconds: float = 0.0
     generated_tokens: int = 0
+    prefills_since: float | None = None
+    """When the instance, if it prefills, was last sampled."""
     ttft: Reservoir = field(default_factory=Reservoir)
     tpot: Reservoir = field(default_factory=Reservoir)
 
@@ -81,13 +85,13 @@ class LoadSeconds:
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
         self._prefilling_since: dict[str, float] = {}
-        """When each instance that prefills was last sampled."""
+        """When each instance that prefills, and has no running second, was last sampled."""
         self._arrivals: dict[int, tuple[int, int, int]] = {}
         """Requests, prompt tokens and their squares by second."""
         self.dropped = 0
 
     def pause(self) -> None:
-        """Another router collects what instances do; only arrivals are collected here."""
+        """Another router now collects what instances do; this one collects arrivals only."""
         for instance in tuple(self._running):
             self._finish(instance, self._running.pop(instance))
         self._prefilling_since.clear()
@@ -174,33 +178,32 @@ class LoadSeconds:
             self._current(load, now).cancelled += 1
 
     def judged(self, load: InstanceLoad, now: float, ttft_seconds: float, tpot_seconds: float | None, slo: SloFacts) -> None:
-        """A request that ended without its whole answer is judged by what is known of its latencies."""
+        """Judge a request that ended before its whole answer, by the latencies that are known."""
         if self._kept:
             _judge(self._current(load, now), ttft_seconds, tpot_seconds, slo)
 
     def _current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
-        """The running second of the instance, gauges read."""
-        instance = load.entry.id
-        second = int(now)
-        running = self._running.get(instance)
-        if running is None or running.second < second:
-            if running is not None:
-                self._finish(instance, running)
-            running = self._running[instance] = SecondOfLoad(second)
-        self._look(running, load, now)
+        """The running second of the instance, gauges read, and the time since the last look if the instance prefilled
+        in it.
+        """
+        running = self._running.get(load.entry.id)
+        if running is None or running.second < int(now):
+            running = self._running[load.entry.id] = self._begin(load.entry.id, running, int(now))
+        prefilling = load.prefilling
+        running.running = prefilling + load.decoding
+        running.waiting = load.waiting
+        running.pending_prefill_tokens = load.pending_prefill_tokens
+        running.kv_usage = load.kv_usage
+        since = running.prefills_since
+        if since is not None and now > since:
+            running.prefilling_seconds += now - since
+        running.prefills_since = now if prefilling else None
         return running
 
-    def _look(self, second: SecondOfLoad, load: InstanceLoad, now: float) -> None:
-        """Take the counts of this instant, and the time since the last look if the instance prefilled in it."""
-        second.running = load.prefilling + load.decoding
-        second.waiting = load.waiting
-        second.pending_prefill_tokens = load.pending_prefill_tokens
-        second.kv_usage = load.kv_usage
-        since = self._prefilling_since.pop(load.entry.id, None)
-        if since is not None:
-            second.prefilling_seconds += max(0.0, now - since)
-        if load.prefilling:
-            self._prefilling_since[load.entry.id] = now
+    def _begin(self, instance: str, before: SecondOfLoad | None, second: int) -> SecondOfLoad:
+        if before is not None:
+            self._finish(instance, before)
+        return SecondOfLoad(second, prefills_since=self._prefilling_since.pop(instance, None))
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
         """Finished seconds; instances without events since the last take give the last full second's gauges."""
@@ -212,9 +215,8 @@ class LoadSeconds:
                 self._finish(instance, self._running.pop(instance))
         for instance, load in loads.items() if self._kept else ():
             if instance not in self._running and self._last_second.get(instance, -1) < second - 1:
-                idle = SecondOfLoad(second - 1)
-                self._look(idle, load, now)
-                self._finish(instance, idle)
+                self._current(load, now).second = second - 1
+                self._finish(instance, self._running.pop(instance))
         for instance in self._last_second.keys() - loads.keys() - self._running.keys():
             del self._last_second[instance]
             self._prefilling_since.pop(instance, None)
@@ -222,7 +224,7 @@ class LoadSeconds:
         return taken
 
     def take_arrivals(self, now: float, *, final: bool) -> tuple[ArrivalSample, ...]:
-        """Finished seconds in which requests came; the running one too when `final`."""
+        """Complete seconds in which requests arrived; also the current second if `final`."""
         ready = sorted(second for second in self._arrivals if second < int(now) or final)
         counts = [(second, *self._arrivals.pop(second)) for second in ready]
         return tuple(
@@ -232,6 +234,8 @@ class LoadSeconds:
 
     def _finish(self, instance: str, running: SecondOfLoad) -> None:
         self._last_second[instance] = running.second
+        if running.prefills_since is not None:
+            self._prefilling_since[instance] = running.prefills_since
         if len(self._finished) >= self._limit:
             self.dropped += 1
             return

@@ -14,6 +14,7 @@ from fairlead.routing.contracts.policies import QueuedMove
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.building import QueuesInOrder
 from fairlead.routing.queues.pending_moves import Departure, PendingMove, Ttfts
+from fairlead.routing.scheduling.fetching import bring_along
 from fairlead.routing.scheduling.prefill_decode import hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import MIGRATIONS_PAUSED, PoolKey
@@ -85,6 +86,7 @@ class Moving:
         # what a cache held that is gone is not in view any more; of a request's other attempts nothing was held
         left_tokens = previous.context_tokens if left and not tracked.tried else None
         change = self._bind(tracked, session, instance, departure.cause.trigger, now)
+        bring_along(state, tracked, previous.instance, instance, now)
         self._record_migration(change, tracked, session, previous.instance, instance, departure, now, left_tokens)
         return True
 
@@ -158,7 +160,7 @@ class Moving:
         return home.instance != instance
 
     def touch_session(self, session: str, now: float) -> None:
-        """The session was used where it is; reported now and then."""
+        """A session was used on its home; this is reported now and then."""
         refresh = self._state.bindings.touch(session, now)
         if refresh is not None:
             self._state.recorder.bound(refresh)
@@ -217,13 +219,16 @@ class Moving:
         home = None if session is None else state.bindings.get(session)
         if session is not None and home is not None and home.instance == source:
             change = state.recorder.new_change_id()
+            tracked.transfer_from = None
+            bring_along(state, tracked, source, target, now)
             self._record_migration(change, tracked, session, source, target, departure, now)
             reason = departure.cause.trigger
             state.recorder.bound(state.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens, change))
         else:
+            tracked.transfer_from = None
             self.record_reroute(tracked, source, target, departure.cause, now, departure.ttfts)
         state.leave_queue(tracked)
-        tracked.transfer_from = tracked.move = None
+        tracked.move = None
         tracked.alternate = source
         tracked.reason = DecisionReason.HOTSPOT_MIGRATED
         state.enqueue(tracked, target, now)
@@ -292,6 +297,6 @@ class Moving:
         )
 
     def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:
-        """Predicted for staying; None where nobody can say, since the instance is gone."""
+        """The TTFT predicted for staying; None if the instance is gone, so that nothing can be predicted."""
         state = self._state
         return state.view.predicted_ttft_seconds(tracked.request, source) if source in state.loads else None

@@ -35,6 +35,8 @@ class Outcomes:
         reported.
         """
         state = self._state
+        if not (state.queues or self._refusals or state.late.to_refuse):
+            return ()
         outcomes: list[Outcome] = []
         if state.touched:
             self._send_touched(outcomes, now)

@@ -1,6 +1,6 @@
 """Placing: the policy chooses an instance for a request, admission may refuse it, and it joins that instance's queue.
 
-A decision is applied to accounting, queues and bindings in one step, so that a burst sees each of its own members.
+A decision changes accounting, queues and bindings in one step, so each request of a burst sees those before it.
 """
 
 from dataclasses import replace
@@ -19,6 +19,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.contracts.weighing import QUEUE_FULL, QUEUE_LIMIT
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.fetching import can_fetch
 from fairlead.routing.scheduling.leaving import Leaving
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import computing_all, decode_only
@@ -35,22 +36,23 @@ class Placing:
         self._leaving = Leaving(state)
 
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
-        """Choose an instance for a held request and queue it there; when nobody can compute it, it stays held.
+        """Choose an instance for a held request and queue it there; if no instance can compute it, it stays held.
 
-        A request not `admitted` before may be refused for predicted TTFT; any may be refused for full queues.
+        A request that was not `admitted` before may be refused for its predicted TTFT; any request may be refused for
+        full queues.
         """
         state = self._state
         if tracked.request.warms and self._has_home(tracked.request, now):
             tracked.request = replace(tracked.request, within=None)
         request = tracked.request
-        whole = computing_all(request, state.view) if request.within is None else []
-        if request.within is not None:
+        whole = computing_all(request, state.view if request.within is None else state.view.within(request.within))
+        if whole:
+            decision = decode_only(request, whole, state.view)
+        elif request.within is not None:
             found = choose_within(request, request.within, state.policy, state.view, now)
             if found is None:
                 return none_within(request, state.table.pool)
             decision = found
-        elif whole:
-            decision = decode_only(request, whole, state.view)
         elif state.view.candidates():
             decision = state.policy.choose(request, state.view, now)
         else:
@@ -80,8 +82,8 @@ class Placing:
         return load is not None and load.is_candidate(now)
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
-        """Choose again for a queued request whose instance may no longer take it: a move if it lands
-        elsewhere, held if nobody accepts.
+        """Choose an instance again for a queued request whose instance may no longer take it. It moves if another one
+        is chosen, and is held if no instance accepts.
         """
         tracked.left = tracked.instance
         self._state.leave_queue(tracked)
@@ -117,7 +119,8 @@ class Placing:
         tracked.reason = decision.reason if chosen else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
-        tracked.transfer_from = decision.transfer_from if chosen else None
+        source = decision.transfer_from if chosen else None
+        tracked.transfer_from = source if source is not None and can_fetch(state, tracked, source, instance, now) else None
         tracked.learn = decision.learn if chosen else None
         tracked.waiting_since = now
         tracked.move = None
@@ -146,7 +149,7 @@ class Placing:
             recorder.decisions.note(tracked, decision, weighing, state.table, now)
 
     def _decided(self, tracked: TrackedRequest, now: float) -> None:
-        """It has a decision, and is not any more what an earlier one says."""
+        """Record a new decision for the request, which replaces the state that an earlier one set."""
         recorder = self._state.recorder
         if tracked.decision_id:
             recorder.decisions.forget(tracked.request.id)
@@ -159,7 +162,7 @@ class Placing:
         return self._state.loads[instance].waiting > 0 or (decision.ttft_seconds or 0.0) > self._state.table.slo.ttft_seconds / 2
 
     def _note_refused(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """What the policy compared for a request that is refused: where it would have gone, and why there."""
+        """Record what the policy compared for a refused request: the instance it would have gone to, and why."""
         decisions, table = self._state.recorder.decisions, self._state.table
         self._decided(tracked, now)
         decisions.reserve(tracked, decision.session or tracked.request.session, now)
@@ -179,7 +182,7 @@ class Placing:
         return refusal
 
     def _queue_limit(self, request: RoutingRequest) -> int:
-        """How many requests that would be sent before this one may wait in a queue that it joins."""
+        """How many requests that would be sent before this one may wait in the queue that it joins."""
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
@@ -201,7 +204,7 @@ class Placing:
         return None
 
     def _has_room(self, request: RoutingRequest, instance: str, limit: int) -> bool:
-        """Whether fewer than `limit` requests wait for the instance that would be sent before this one."""
+        """Whether fewer than `limit` of the requests waiting for the instance would be sent before this one."""
         waiting = self._state.loads[instance].waiting
         if waiting < limit:
             return True
@@ -209,8 +212,8 @@ class Placing:
         return overtaking is not None and waiting - overtaking.at(instance).requests < limit
 
     def _weighing(self, request: RoutingRequest, decision: Decision, instance: str) -> Weighing:
-        """What the policy weighed; when its choice had no room, what that means for `instance`, which
-        takes the request instead.
+        """The policy's comparison. If its choice had no room, it is adapted to `instance`, which takes the request
+        instead.
         """
         weighed = decision.weigh()
         if instance == decision.instance:

@@ -19,8 +19,8 @@ from fairlead.routing.queues.accounting import TrackedRequest
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
-    """The decode instance of a request that prefills where it is: the wanted one if it can, else the
-    best; None = where it is.
+    """The decode instance of a request that prefills on its instance: the wanted one if possible, else the best one;
+    None = the prefill instance itself.
     """
     entry = loads[tracked.instance].entry
     if entry.role is not Role.PREFILL:

@@ -68,7 +68,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _resumed(self, tracked: TrackedRequest, since: float, now: float) -> None:
-        """Its answer, which had broken off, goes on."""
+        """Its answer, which had broken off, continues."""
         tracked.resuming_since = None
         *before, last = tracked.continuations
         tracked.continuations = (*before, replace(last, gap_seconds=now - since))
@@ -90,7 +90,8 @@ class Progress:
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
-        kept = decode is None or state.is_front or tracked.resuming_since is not None  # what has begun is not refused
+        begun = tracked.request.by_sidecar or tracked.resuming_since is not None  # what has begun is not refused
+        kept = decode is None or state.is_front or begun
         refusal = None if kept or decode is None else state.gate.after_prefill(tracked.request, state.loads[decode], state.view, now)
         learn_prefill(state, tracked, now)
         self._dispatching.prefilled(tracked, now)
@@ -150,7 +151,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, end: End, now: float) -> None:
-        """Leaving does not make a late request a good one: what is known of its latencies counts."""
+        """A late request whose client leaves stays late: judge it by the latencies that are known."""
         state = self._state
         if load is not None:
             state.recorder.loads.cancelled(load, now)
@@ -203,8 +204,9 @@ def _ttft_seconds(tracked: TrackedRequest) -> float | None:
 
 
 def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
-    """The TTFT of a request whose client left; where no first token came, the time for which it was awaited if that is
-    too long already. None where neither can be said: before the target, or if nobody would have seen the first token.
+    """The TTFT of a request whose client left. Without a first token it is the time that the client waited, if that
+    already exceeds the target. None if neither is known: before the target, or if the first token could not have been
+    seen.
     """
     if tracked.first_token_at is not None:
         return _ttft_seconds(tracked)

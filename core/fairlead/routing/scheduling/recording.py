@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from xxhash import xxh3_128_hexdigest
 
 from fairlead.reports.bindings import BindingChange
-from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord
+from fairlead.reports.moves import CacheTransfer, MigrationOutcome, MigrationRecord, MoveOutcome, ReRouteRecord, with_transfer
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal, SchedulerRecords
@@ -25,7 +25,7 @@ M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 
 class _Moves(Generic[M]):
-    """Moves of one sort that nobody took yet, and the outcomes of those that were taken before they had one."""
+    """Moves of one sort that were not taken yet, and the outcomes of those that were taken before they had one."""
 
     def __init__(self) -> None:
         self._records: dict[str, M] = {}
@@ -39,17 +39,28 @@ class _Moves(Generic[M]):
         carried.append(record.id)
         return True
 
-    def settle(self, carried: list[str], pool: PoolKey, outcome: MoveOutcome, ttft_seconds: float | None, limit: int) -> int:
+    def settle(
+        self,
+        carried: list[str],
+        pool: PoolKey,
+        outcome: MoveOutcome,
+        ttft_seconds: float | None,
+        transfer: CacheTransfer | None,
+        limit: int,
+    ) -> int:
         """Writes the outcome into each or beside it; how many could not be kept."""
         lost = 0
         for move in carried:
             record = self._records.get(move)
             if record is not None:
-                self._records[move] = replace(record, actual_ttft_seconds=ttft_seconds, outcome=outcome)
+                became = replace(record, actual_ttft_seconds=ttft_seconds, outcome=outcome)
+                self._records[move] = became if transfer is None else with_transfer(became, transfer)
             elif len(self._outcomes) >= limit:
                 lost += 1
             else:
-                self._outcomes.append(MigrationOutcome(id=move, pool=pool, actual_ttft_seconds=ttft_seconds, outcome=outcome))
+                self._outcomes.append(
+                    MigrationOutcome(id=move, pool=pool, actual_ttft_seconds=ttft_seconds, outcome=outcome, transfer=transfer)
+                )
         carried.clear()
         return lost
 
@@ -91,7 +102,7 @@ class Recorder:
         self.slo = SloSeconds(pool, limit, kept=load_samples)
 
     def pause(self) -> None:
-        """Another router records what is served; only arrivals, and refusals made here, are recorded here."""
+        """Another router now records what is served; this one records arrivals, and its own refusals."""
         self.loads.pause()
         self.slo.pause()
 
@@ -132,9 +143,11 @@ class Recorder:
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
         """Settle the outcome of the moves that the request carried."""
+        if not (tracked.migrations or tracked.reroutes):
+            return
         for moves, carried in ((self._migrations, tracked.migrations), (self._reroutes, tracked.reroutes)):
             if carried:
-                self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, self._limit)
+                self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, tracked.transfer, self._limit)
 
     def refused(self, refusal: Refusal, now: float) -> None:
         """A request was refused; counted per second, reason, status and priority class."""

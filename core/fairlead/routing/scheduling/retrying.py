@@ -18,6 +18,7 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.pending_moves import Departure
 from fairlead.routing.scheduling.dispatching import Dispatching
@@ -64,6 +65,8 @@ class Retrying:
         failed = state.loads.get(tracked.decodes_on if decode_failed else tracked.instance)
         stays = tracked.instance if decode_failed and tracked.instance in state.loads else None
         source = tracked.instance
+        if by_proxy and decode is None and tracked.decode is not None and source in state.loads:
+            decode, to = to, source  # a proxy sends to decode instances only, and names the same prefill instance to each
         state.accounting.unplace(tracked)
         state.expecting.taken_back(tracked)
         if failed is not None:
@@ -199,7 +202,9 @@ class Retrying:
         return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
 
     def _all_of(self, *instances: str) -> tuple[str, ...]:
-        """These targets, and the other ranks of their instances, except of a rank that hangs: others go on."""
+        """These targets and the other ranks of their instances. For a rank that hangs, only that rank: the others still
+        work.
+        """
         return tuple(target for instance in instances for target in self._with_ranks(instance))
 
     def _with_ranks(self, target: str) -> tuple[str, ...]:
@@ -207,8 +212,11 @@ class Retrying:
         return (target,) if load is not None and load.is_stalled else self._state.targets_of(target)
 
     def _target(self, tracked: TrackedRequest, failed_instance: str, stays: str | None) -> str | None:
-        """Where to send it next; `stays` is where it was computed, when only its decode instance failed."""
+        """The next target to try. `stays` is the instance that computed the prompt, if only its decode
+        instance failed.
+        """
         state, view = self._state, self._state.view
+        part = view if tracked.request.within is None else view.within(tracked.request.within)
         candidates = [load for load in view.candidates() if tracked.request.may_go_to(load.entry.id)]
         if self._is_hopeless(tracked, failed_instance) or self._tries(tracked, candidates) >= state.settings.attempts:
             return None
@@ -219,15 +227,17 @@ class Retrying:
             load = state.loads.get(instance)
             if load is not None and instance not in excluded and load.is_candidate(view.now):
                 return instance  # decisions for a subset have no others
-        if not tracked.request.divisible and tracked.request.within is None:
-            candidates = computing_all(tracked.request, view) or candidates
+        if not tracked.request.divisible:
+            candidates = computing_all(tracked.request, part) or candidates
         found = least_pending(candidates, (*excluded, *state.suspected), 1) or least_pending(candidates, excluded, 1)
-        if not found and tracked.request.within is None:
-            found = least_pending(self._decoding(), excluded, 1)
+        if not found:
+            found = least_pending(_decoding(part), excluded, 1)
         return next(iter(found), None)
 
     def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
-        """What prefill instances fail alike, a decode instance that computes all of it may serve."""
+        """Whether it would fail everywhere. A request that prefill instances fail alike may still be served by a decode
+        instance that computes all of it.
+        """
         load = self._state.loads.get(failed_instance)
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
@@ -238,9 +248,10 @@ class Retrying:
         everywhere = bool(candidates) and all(load.is_spared for load in candidates)
         return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))
 
-    def _decoding(self) -> list[InstanceLoad]:
-        """Who may compute all of a request that no other prefill instance takes."""
-        return [load for load in self._state.view.decode_candidates() if load.entry.role is Role.DECODE]
+
+def _decoding(view: LiveView) -> list[InstanceLoad]:
+    """Who may compute all of a request that no other prefill instance takes."""
+    return [load for load in view.decode_candidates() if load.entry.role is Role.DECODE]
 
 
 def _passed_over(tracked: TrackedRequest, instance: str) -> None:

@@ -17,7 +17,7 @@ from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.decisions import Attempt
 from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
-from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.moves import CacheTransfer, MoveOutcome
 from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.admission.loads import PoolLoads, pool_loads
 from fairlead.routing.admission.refusals import shutting_down
@@ -34,6 +34,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
 from fairlead.routing.scheduling.circuits import Circuits
 from fairlead.routing.scheduling.dispatching import Dispatching
+from fairlead.routing.scheduling.fetching import heard
 from fairlead.routing.scheduling.learning import FORGET_SECONDS, forget_older, recall_engines
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.others import Others
@@ -146,14 +147,19 @@ class PoolScheduler:
         """The first token came; see the protocol."""
         return self._progress.first_token(request_id, now)
 
-    def transferred(self, request_id: str, now: float) -> None:
-        """The KV blocks the request fetches from another instance have arrived: that one's link is free again.
+    def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
+        """The KV blocks that the request fetches from another instance have arrived, or will not: the source's link is
+        free again.
 
         Unknown ids are ignored.
         """
         tracked = self._state.requests.get(request_id)
-        if tracked is not None:
-            self._state.accounting.transferred(tracked)
+        if tracked is None:
+            return
+        if transfer is not None:
+            self._state.view.now = now
+            heard(self._state, tracked, transfer, now)
+        self._state.accounting.transferred(tracked)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """Record how many tokens of the request's answer have arrived so far."""
@@ -204,7 +210,9 @@ class PoolScheduler:
         return self._progress.abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The engine refused it as invalid: it counts as neither failed nor cancelled, and nothing was computed."""
+        """The engine refused the request as invalid: it counts neither as failed nor as cancelled, and nothing was
+        computed.
+        """
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -295,26 +303,26 @@ class PoolScheduler:
         return sum(state.bindings.apply(binding, now, lost) for binding in bindings)
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
-        """What its instances are believed to hold; see the protocol."""
+        """What its instances are assumed to hold; see the protocol."""
         return prefix_memories.keep(self._state.prefixes, self._state.table, self._state.loads, now)
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """Take up what an earlier process believed; see the protocol."""
+        """Restore what an earlier process knew; see the protocol."""
         return prefix_memories.recall(self._state.prefixes, self._state.table, self._state.loads, memories, now)
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """What was measured here of its engines; see the protocol."""
+        """What was measured here on its engines; see the protocol."""
         state = self._state
         speed, step = state.prefill_times.measured(now), state.decode_times.figure(now)
         known = EngineCapability(prefill_tokens_per_second=speed, decode_step_seconds=step)
         return engine_memories.keep(state.table, known, state.decode_times.coefficients, now)
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Use what was observed before; see the protocol."""
+        """Use earlier observations; see the protocol."""
         recall_engines(self._state, memory, now)
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """Take back what this router did before it was restarted."""
+        """Restore the changes that this router made before it was restarted."""
         for change in changes:
             self._state.bindings.recall(change, now)
 
@@ -339,7 +347,7 @@ class PoolScheduler:
         self._others.hear(share, now)
 
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
-        """What the policy would answer now, without taking the request; None when nobody accepts.
+        """The instance that the policy would choose now, without taking the request; None if no instance accepts.
 
         The policy remembers having been asked.
         """
@@ -364,17 +372,17 @@ class PoolScheduler:
 
     @property
     def table(self) -> RoutingTable:
-        """The table version in force."""
+        """The current version of the table."""
         return self._state.table
 
     @property
     def learns_online(self) -> LearnsOnline | None:
-        """The policy in force, if it learns from finished requests; another one once the table's policy changed."""
+        """The current policy, if it learns from finished requests; it changes when the table names another policy."""
         return self._state.policy.learns_online
 
     @property
     def binds_beginnings(self) -> bool:
-        """Whether the policy in force binds requests without a session by how they begin."""
+        """Whether the current policy binds requests without a session by how they begin."""
         return self._state.policy.binds_beginnings is not None
 
     @property
@@ -416,7 +424,7 @@ class PoolScheduler:
         return tuple(rows.values())
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """The same without the requests of other routers."""
+        """The same requests without those of other routers."""
         return self.in_flight()
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
@@ -429,7 +437,7 @@ class PoolScheduler:
         return self._state.prefill_times.speed
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
-        """The same with its source, spread and age, of an instance or of all."""
+        """The prefill speed of an instance, or of all, with its source, spread and age."""
         return self._state.prefill_times.figure(now, instance)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
@@ -442,7 +450,7 @@ class PoolScheduler:
 
     @property
     def knows_decode_times(self) -> bool:
-        """Whether enough was seen of decode steps to know how long they take."""
+        """Whether enough decode steps were observed to predict their duration."""
         return self._state.decode_times.is_settled
 
     def pool_loads(self, now: float) -> PoolLoads:

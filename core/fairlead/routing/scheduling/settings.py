@@ -1,4 +1,4 @@
-"""What a scheduler is set to by the process that runs it, not by its pool's spec."""
+"""Scheduler settings of the process that runs it, in contrast to those of the pool's spec."""
 
 from dataclasses import dataclass, field
 

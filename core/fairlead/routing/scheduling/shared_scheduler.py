@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fairlead.reports.loads import InstanceInFlight
-from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.moves import CacheTransfer, MoveOutcome
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -81,7 +81,7 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
-        """What the decider says of a request, to be passed on as this scheduler's own outcome."""
+        """An outcome that the decider sent for a request; it is passed on as this scheduler's own."""
         self._state.view.now = now
         return self._asking.hear(verdict, now)
 
@@ -105,10 +105,10 @@ class SharedScheduler(PoolScheduler):
             self._asking.tell(FirstToken(request=request_id), now)
         return super().first_token(request_id, now)
 
-    def transferred(self, request_id: str, now: float) -> None:
+    def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
         """See `Scheduler`."""
-        self._asking.tell(Transferred(request=request_id), now)
-        super().transferred(request_id, now)
+        self._asking.tell(Transferred(request=request_id, transfer=transfer), now)
+        super().transferred(request_id, now, transfer)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """See `Scheduler`."""
@@ -215,7 +215,7 @@ class SharedScheduler(PoolScheduler):
     # ── as a decider ──
 
     def join(self, front: Front) -> None:
-        """One more router asks this one."""
+        """Another router begins to ask this one."""
         self._others.settle(self._state.view.now)
         self._guests.join(front)
         self._count_routers()
@@ -266,7 +266,7 @@ class SharedScheduler(PoolScheduler):
             case FirstToken():
                 return super().first_token(word.request, now)
             case Transferred():
-                super().transferred(word.request, now)
+                super().transferred(word.request, now, word.transfer)
             case Generated():
                 super().generated(word.request, now, word.output_tokens)
             case SentElsewhere():

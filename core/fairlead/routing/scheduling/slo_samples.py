@@ -40,7 +40,7 @@ class SloSeconds:
         self.dropped = 0
 
     def pause(self) -> None:
-        """Another router counts what is served and what fails; only refusals made here are counted here."""
+        """Another router now counts served and failed requests; this one counts its own refusals only."""
         self._paused = True
 
     def resume(self) -> None:
@@ -87,7 +87,7 @@ class SloSeconds:
         return ended
 
     def take(self, now: float, *, final: bool) -> tuple[SloSample, ...]:
-        """Finished seconds in which requests ended; the running one too when `final`."""
+        """Complete seconds in which requests ended; also the current second if `final`."""
         ready = [key for key in self._ended if key[0] < int(now) or final]
         return tuple(sample for key in ready for sample in self._samples(key, self._ended.pop(key)))
 

@@ -28,10 +28,11 @@ from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.shared_names import SharedNames
+from fairlead.routing.knowledge.transfer_times import TransferTimes
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead.routing.queues.building import build_queue
-from fairlead.routing.queues.deadline import DeadlineRules
+from fairlead.routing.queues.deadline import DeadlineQueue, DeadlineRules
 from fairlead.routing.queues.late_requests import LateRequests
 from fairlead.routing.queues.overtaking import OvertakenInQueues
 from fairlead.routing.queues.queueing import Queue
@@ -65,6 +66,8 @@ class SchedulerState:
         self.loads = self.accounting.loads
         self.requests = self.accounting.requests
         self.queues: dict[str, Queue] = {}
+        self.emptied: dict[str, DeadlineQueue] = {}
+        """Empty queues of this table's order, for the next requests of their instances: most wait for no other."""
         self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
         """In order of submission."""
@@ -92,6 +95,7 @@ class SchedulerState:
         """Instances that left the table after they had drained, kept while a session's last home is there."""
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
+        self.transfers = TransferTimes()
         self.answers = AnswerLengths()
         """Kept only while tenants take turns."""
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
@@ -108,6 +112,7 @@ class SchedulerState:
             self.accounting.changed,
             self.prefill_times,
             self.decode_times,
+            self.transfers,
             self.drained,
         )
         self.take_parameters(parameters)
@@ -133,9 +138,7 @@ class SchedulerState:
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
 
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
-        """A query for the requests that wait for an instance and would be sent after this one; None where there can be
-        none.
-        """
+        """A query for an instance's waiting requests that would be sent after this one; None if there can be none."""
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
             declared = self.classes.are_declared
             rank = self.classes.rank(request.priority_class) if declared else 0
@@ -153,7 +156,12 @@ class SchedulerState:
         self.count_in(tracked, instance, now, decode)
         queue = self.queues.get(instance)
         if queue is None:
-            queue = self.queues[instance] = self.new_queue(instance)
+            queue = self.emptied.pop(instance, None)
+            if queue is None:
+                queue = self.new_queue(instance)
+            else:
+                queue.begin_again()
+            self.queues[instance] = queue
         if self.tenants is not None:
             tracked.answer_microseconds = self._answer_microseconds(tracked.request)
         queue.add(tracked)
@@ -163,7 +171,9 @@ class SchedulerState:
     def count_in(
         self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None, excluded: Collection[str] = ()
     ) -> None:
-        """Held → queued in the counters alone, for what is dispatched at once; decodes nowhere in `excluded`."""
+        """Held → queued, in the counters only, for a request that is dispatched at once; it decodes on no instance in
+        `excluded`.
+        """
         tracked.instance = instance
         decode = decodes_on(tracked, decode, self.loads, self.view, excluded)
         hit = hit_or_fetched_tokens(tracked, instance, self.loads, self.view)
@@ -180,16 +190,16 @@ class SchedulerState:
         queue = self.queues[tracked.instance]
         queue.remove(tracked.request.id)
         if not queue:
-            del self.queues[tracked.instance]
+            self.put_away(tracked.instance)
         self.accounting.unplace(tracked)
 
     def end(self, tracked: TrackedRequest) -> None:
-        """Out of whatever list, queue and counter it is in, and forgotten."""
+        """Remove the request from every list, queue and counter, and forget it."""
         queue = self.queues.get(tracked.instance)
         if queue is not None:
             queue.remove(tracked.request.id)
             if not queue:
-                del self.queues[tracked.instance]
+                self.put_away(tracked.instance)
         self.held.remove(tracked, self.view.now)
         self.waiting.pop(tracked.request.id, None)
         if tracked.holds:
@@ -197,8 +207,14 @@ class SchedulerState:
             tracked.holds = ()
         self.accounting.end(tracked)
 
+    def put_away(self, instance: str) -> None:
+        """Its queue is empty."""
+        queue = self.queues.pop(instance)
+        if isinstance(queue, DeadlineQueue) and queue.can_begin_again:
+            self.emptied[instance] = queue
+
     def new_queue(self, instance: str) -> Queue:
-        """An empty queue of the discipline in force."""
+        """An empty queue of the current discipline."""
         return build_queue(self.parameters, self.table, self.loads[instance], self._rules, self.classes, self.tenants)
 
     def drain_seconds(self, instance: str) -> float:
@@ -212,7 +228,7 @@ class SchedulerState:
         return reason_to_leave(instance, self.view, self.view.now)
 
     def targets_of(self, instance: str) -> tuple[str, ...]:
-        """The targets that are one instance with this one, itself among them; there may be no load of it."""
+        """All targets of the instance that this target belongs to, including itself; some may have no load."""
         name = instance_of(instance)
         return tuple(dict.fromkeys((name, instance, *self.ranked.get(name, ()))))
 
@@ -252,7 +268,9 @@ class SchedulerState:
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
 
     def _answer_microseconds(self, request: RoutingRequest) -> int:
-        """What the answer is expected to add to the decode steps it is in; 0 while nothing is known of them."""
+        """How much the answer is expected to lengthen the decode steps that it takes part in; 0 while step times are
+        unknown.
+        """
         tokens = self.answers.expected(request.tenant)
         if request.max_output_tokens:
             tokens = min(tokens, request.max_output_tokens)

@@ -19,7 +19,7 @@ def choose_within(request: RoutingRequest, within: Collection[str], policy: Poli
     takes the request.
     """
     part = view.within(within)
-    if not part.candidates():
+    if not part.candidates() or not part.decode_candidates():
         return None
     decision = policy.choose(request, part, now)
     if not request.may_go_to(decision.instance):

@@ -1,5 +1,5 @@
-"""Taking a routing table live: loads, circuits, prefix views and the policy follow it; requests stay where they are
-(the scheduler moves them).
+"""Applies a routing table: loads, circuits, prefix views and the policy follow it; requests stay where they are (the
+scheduler moves them).
 """
 
 from dataclasses import replace
@@ -19,10 +19,10 @@ from fairlead.targets import instance_of, rank_of
 
 
 def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
-    """Put `table` in force.
+    """Use `table` from now on.
 
-    Raises UnknownName or InvalidInput, before anything is changed, when its policy or parameters cannot be used;
-    whatever the policy raises when it gets the table; and ValueError for another pool's table.
+    Raises UnknownName or InvalidInput, before anything is changed, if its policy or parameters cannot be used; whatever
+    the policy raises when it gets the table; and ValueError for another pool's table.
     """
     before = state.table
     if table.pool != before.pool:
@@ -52,13 +52,14 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         state.take_order(table)
         state.take_parameters(parameters)
         _rebuild_queues(state)
+    state.emptied.clear()
     _take_instances(state, table.instances)
     state.bindings.follow_ranks(state.ranked)
     state.view.invalidate()
 
 
 def _order(table: RoutingTable) -> tuple[object, ...]:
-    """What the queues' order follows, besides the policy's parameters."""
+    """What determines the queues' order, besides the policy's parameters."""
     return table.slo, table.early_rejection.mode, table.priority_classes, table.routing.fairness
 
 
@@ -186,7 +187,7 @@ def forget_departed(state: SchedulerState) -> None:
 
 
 def _decode_in_place(state: SchedulerState, instance: str) -> None:
-    """What is queued for an instance that no longer only prefills goes nowhere else to decode."""
+    """Requests queued for an instance that no longer only prefills will decode on it, too."""
     queue = state.queues.get(instance)
     for tracked in () if queue is None else queue.in_order(state.view.now):
         state.accounting.redirect(tracked, None)
@@ -195,6 +196,7 @@ def _decode_in_place(state: SchedulerState, instance: str) -> None:
 def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     _forget_target(state, load)
     state.circuits.pop(instance_of(load.entry.id), None)
+    state.transfers.forget(instance_of(load.entry.id))
     state.suspected.discard(load.entry.id)
     load.broken_until = 0.0
 

@@ -44,7 +44,7 @@ class Trying:
 
     def _decision(self, request: RoutingRequest, now: float) -> Decision | None:
         view = self._state.view if request.within is None else self._state.view.within(request.within)
-        whole = computing_all(request, view) if request.within is None else []
+        whole = computing_all(request, view)
         if whole:
             idle = [load for load in whole if load.is_idle]
             return decode_only(request, idle, view) if idle else None

@@ -16,7 +16,7 @@ from fairlead.tables import Outlook
 
 
 class Waiting:
-    """What time and change bring to requests that were not sent yet."""
+    """What time and changes do to requests that were not sent yet."""
 
     def __init__(self, state: SchedulerState, placing: Placing, outcomes: Outcomes) -> None:
         self._state = state
@@ -24,7 +24,7 @@ class Waiting:
         self._outcomes = outcomes
 
     def place_new(self, tracked: TrackedRequest, now: float) -> None:
-        """Place, hold or refuse a request that nobody here decided about yet."""
+        """Place, hold or refuse a request that no one here has decided about yet."""
         identify(self._state, tracked, now)
         self._placed(tracked, now, lambda new, now: self._outcomes.unheld(new.request, now) or self._placing.place(new, now))
 

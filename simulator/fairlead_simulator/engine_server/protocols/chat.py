@@ -79,7 +79,7 @@ def read_chat(instance: ServedInstance, document: Document, messages: object, fi
 
 
 def _given_tokens(instance: ServedInstance, document: Document, messages: object, prompt: bytes) -> int | None:
-    """The tokens of a final message that is to be continued; None where the answer is a message of its own."""
+    """The tokens of a final message that is to be continued; None if the answer is a message of its own."""
     if not fields.flag(document, "continue_final_message"):
         return None
     if fields.flag(document, "add_generation_prompt", default=True) and "add_generation_prompt" in document:

@@ -107,7 +107,7 @@ async def _serve_vectors(instance: ServedInstance, exchange: Exchange, document:
 async def _serve_each(
     instance: ServedInstance, exchange: Exchange, document: Document, kind: str, told: Callable[[int, bytes], dict[str, Any]]
 ) -> None:
-    """A list with the result of `told` for every prompt."""
+    """A list with the result of `told` for each prompt."""
     fields.check_model(document, instance.settings.model)
     if document.get("input") == []:
         raise RequestInvalid("You must pass at least one prompt")

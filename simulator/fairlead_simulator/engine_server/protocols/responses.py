@@ -168,7 +168,7 @@ class Responses:
 
 
 def _given_tokens(instance: ServedInstance, given: object) -> int | None:
-    """The tokens of a last message that is in progress, which the answer goes on with; None where there is none."""
+    """The tokens of a last message that is in progress, which the answer goes on with; None if there is none."""
     last = given[-1] if isinstance(given, list) and given else None
     if not isinstance(last, dict) or last.get("type", "message") != "message" or last.get("status") not in ("in_progress", "incomplete"):
         return None
@@ -193,7 +193,7 @@ def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str,
 
 
 def _response_document(instance: ServedInstance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
-    """A response that has not begun; what the request says comes back, as it does from vLLM."""
+    """A response that has not begun. It repeats the request's fields, as vLLM's does."""
     return {
         "id": instance.new_id("resp_"),
         "created_at": instance.now(),

@@ -24,7 +24,7 @@ _STARTS = ("start_time", "request_start_time")
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One request. `text` is None where the file does not hold it, `tokens` where nobody counted them."""
+    """One request. `text` is None if the file does not hold it, `tokens` where nobody counted them."""
 
     line: int
     at_ms: float

@@ -11,7 +11,7 @@ from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.moves import MoveCause
 from fairlead.reports.units import Unit
 from fairlead.routing.contracts.loads import InstanceLoad
-from fairlead.routing.contracts.policies import KeepsHomes, Policy
+from fairlead.routing.contracts.policies import FetchSpeed, KeepsHomes, Policy, modelled_fetching
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, misses
@@ -139,6 +139,9 @@ class ScriptedView:
 
     def pool_load(self) -> float:
         return self.load_of_pool
+
+    def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
+        return modelled_fetching(self.table.engine.modelled)
 
     def candidates(self) -> Sequence[InstanceLoad]:
         return [self.loads[name] for name in sorted(self.loads) if self.loads[name].is_candidate(self.now)]

@@ -8,6 +8,7 @@ from fairlead.tables import (
     EarlyRejectionFacts,
     EngineFacts,
     InstanceEntry,
+    KvTransferFacts,
     ModelledFacts,
     PoolKey,
     RoutingFacts,
@@ -39,6 +40,7 @@ def routing_table(
     roles: Iterable[Role] = (),
     modelled: ModelledFacts | None = None,
     continue_answers: str = "Disabled",
+    kv_transfer: KvTransferFacts | None = None,
 ) -> RoutingTable:
     """A table of one instance per address, called `i0`, `i1`, … unless `ids` are given; of role both by default. An
     answer that breaks off ends, unless a test wants it to go on elsewhere: scripted engines begin each answer again.
@@ -60,6 +62,7 @@ def routing_table(
             prefill_tokens_per_second=prefill_tokens_per_second,
             pass_client_credentials=pass_client_credentials,
             modelled=modelled or ModelledFacts(),
+            kv_transfer=kv_transfer,
         ),
         routing=RoutingFacts(
             policy=policy, parameters=parameters or {}, prefills_in_flight=prefills_in_flight, continue_answers=continue_answers

@@ -88,6 +88,7 @@ def settings_for(database_url: str, **changes: Any) -> Settings:
         "simulation_processes": 0,
         "heartbeat_seconds": 0.2,
         "share_seconds": 0.0,
+        "router_live_seconds": 600,
         "bootstrap_tokens": BOOTSTRAP,
         **changes,
     }

@@ -207,7 +207,9 @@ def fresh_database(url: str, *, template: bool = True) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex[:16]}"
     source = template_name(heads()) if template else "template0"
     with psycopg.connect(plain(url), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(source)))
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY").format(sql.Identifier(name), sql.Identifier(source))
+        )
         try:
             yield with_database(url, name)
         finally:

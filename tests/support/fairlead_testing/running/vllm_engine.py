@@ -33,6 +33,7 @@ class VllmEngine:
     log: Path
     name: str
     flags: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     events_port: int = field(default_factory=free_port)
     replay_port: int = field(default_factory=free_port)
@@ -73,6 +74,7 @@ class VllmEngine:
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else every engine binds itself to the same first core
+            **self.environment,
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)

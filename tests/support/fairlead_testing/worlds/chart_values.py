@@ -59,7 +59,14 @@ EVERYTHING: dict[str, Any] = {
         "spool": {"persistent": True},
         "picker": {"enabled": True, "tlsSecret": "picker-cert"},
     },
-    "networkPolicy": {"enabled": True, "monitoring": _PEER, "apiClients": _PEER, "routerClients": _PEER, "pickerClients": _PEER},
+    "networkPolicy": {
+        "enabled": True,
+        "monitoring": _PEER,
+        "apiClients": _PEER,
+        "routerClients": _PEER,
+        "pickerClients": _PEER,
+        "kvEventsEngines": _PEER,
+    },
     "monitoring": {"serviceMonitors": {"enabled": True}, "rules": {"enabled": True}, "dashboard": {"enabled": True}},
 }
 """Whatever can be switched on, with a Postgres of one's own."""

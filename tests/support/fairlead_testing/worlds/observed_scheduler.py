@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.reports.moves import CacheTransfer
 from fairlead.routing.contracts.faults import Fault
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
@@ -59,9 +60,9 @@ class ObservedScheduler(SharedScheduler):
         super().observe_engine(target, kv_usage, now, waiting)
         self._kept("observe_engine", (target, kv_usage, now, waiting), ())
 
-    def transferred(self, request_id: str, now: float) -> None:
-        super().transferred(request_id, now)
-        self._kept("transferred", (request_id, now), ())
+    def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
+        super().transferred(request_id, now, transfer)
+        self._kept("transferred", (request_id, now, transfer), ())
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         super().generated(request_id, now, output_tokens)

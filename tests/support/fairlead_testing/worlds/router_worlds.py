@@ -44,7 +44,8 @@ async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS
             await asyncio.sleep(0.005)
 
 
-async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+async def read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    """The body of a request with these headers."""
     if headers.get("transfer-encoding") != "chunked":
         return await reader.readexactly(int(headers.get("content-length", "0")))
     body = b""
@@ -71,6 +72,8 @@ class ScriptedEngine:
     """The 4xx that it answers to everything; 0: none."""
     hands_on: bool = True
     """Whether it tells where the KV blocks of a prefill are when asked to."""
+    fetches: str = ""
+    """What becomes of a request that names another engine's blocks: `silence`, `loss`, `error`; "": it is answered."""
     step: asyncio.Event = field(default_factory=asyncio.Event)
     """`stepwise` streams wait for it before every chunk but the first."""
     early_answer: bytes = b""
@@ -122,7 +125,7 @@ class ScriptedEngine:
                     self.cut_short.append(head[0])
                     await reader.read()
                     return
-                body = await _read_body(reader, headers)
+                body = await read_body(reader, headers)
                 if any(line.startswith(":") for line in head[1:]):  # no header's name, so servers refuse it
                     self._write(writer, 400, b'{"error": {"message": "invalid header"}}')
                     continue
@@ -173,6 +176,7 @@ class ScriptedEngine:
             "remote_engine_id": self.name,
             "remote_request_id": f"cmpl-{len(self.seen)}",
             "remote_port": 5600,
+            "remote_num_tokens": 4000,
         }
 
     def _write(self, writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
@@ -188,6 +192,8 @@ class ScriptedEngine:
         elif self.models and document.get("model") not in self.models:
             error = {"message": f"The model `{document.get('model')}` does not exist.", "type": "NotFoundError", "code": 404}
             self._write(writer, 404, json.dumps({"error": error}).encode())
+        elif self.fetches and (document.get("kv_transfer_params") or {}).get("do_remote_prefill"):
+            await self._fail_to_fetch(writer, reader)
         elif self.broken or script == "error-500":
             self._write(writer, 500, b'{"error": "broken"}')
         elif script == "busy":
@@ -225,6 +231,13 @@ class ScriptedEngine:
         else:
             await self._stream(script, document, writer, reader)
         await writer.drain()
+
+    async def _fail_to_fetch(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
+        if self.fetches == "loss":
+            raise ConnectionResetError
+        if self.fetches == "silence":
+            await self._watch(reader)
+        self._write(writer, 500, b'{"error": {"message": "KV load failed"}}')
 
     async def _stream(self, script: str, document: dict[str, Any], writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
         def send(data: bytes) -> None:

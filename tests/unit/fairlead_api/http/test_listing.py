@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 
 from fairlead_api.http import problems
 from fairlead_api.http.listing import Fetch, listing
-from fairlead_api.http.strictness import closed
+from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Span
 from fairlead_client.resources.access import AccessRole, Identity
@@ -49,9 +49,9 @@ def served(last: int, fetch: Fetch | None = None, exported_by: str = "") -> http
     async def chosen() -> Fetch:
         return fetch or numbered(last)
 
-    routes = APIRouter()
+    routes = Routes()
     listing(routes, "/rows", Row, lambda: ANYBODY, chosen, by="-id", exported_by=exported_by)
-    app = FastAPI(routes=[closed(route) for route in routes.routes])
+    app = FastAPI(routes=routes.routes)
     problems.install(app)
     return httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(app))
 

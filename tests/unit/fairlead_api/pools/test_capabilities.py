@@ -50,6 +50,13 @@ def test_what_a_router_measured_is_told_with_its_spread_samples_and_age() -> Non
     assert measured([replace(TOLD, value=None)]) == NOTHING_KNOWN, "too few prefills to go by"
 
 
+def test_an_engine_that_two_routers_asked_for_its_cache_counts_once_and_prefills_of_both_count() -> None:
+    asked = [replace(TOLD, router=router, quantity=Quantity.KV_CACHE, value=1_000.0, value_samples=4) for router in ("r0", "r1")]
+    assert measured(asked).kv_cache_tokens.samples == 4
+    assert measured([TOLD, replace(TOLD, router="r1")]).prefill_tokens_per_second.samples == 2 * 41
+    assert measured([]).kv_cache_tokens.samples == 0
+
+
 @given(st.booleans(), st.booleans(), st.booleans())
 def test_the_best_source_decides_whatever_the_values_are(live: bool, before: bool, fit: bool) -> None:
     memory = Remembered(

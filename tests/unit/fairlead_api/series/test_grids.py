@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead.latency_cells import EDGES, NO_TPOT, WIDTH, cell_of, quantile
-from fairlead.range_steps import MOST_COVERED, covered
+from fairlead.range_steps import MOST_COVERED, STEP_SECONDS, covered, rollup_of
 from fairlead_api.series.grids import Steps, in_force, line, steps
 from fairlead_api.series.reading import chosen
 from fairlead_client.resources.series import SERIES_METRICS, Scope
@@ -37,6 +37,13 @@ def test_what_a_range_covers_is_whole_steps_of_what_is_recorded(seconds: int, ag
     found = covered(start, end, NOW)
     assert (found.end - found.start).total_seconds() / found.seconds <= MOST_COVERED
     assert found.by_hours == (seconds > 6 * 3600 or start < NOW - timedelta(hours=25))
+
+
+@pytest.mark.parametrize("seconds", STEP_SECONDS)
+def test_steps_are_whole_numbers_of_the_coarsest_rollups_that_add_up_to_them(seconds: int) -> None:
+    lengths = {"10s": 10, "1m": 60, "1h": 3600}
+    coarsest = max((length, name) for name, length in lengths.items() if seconds % length == 0)
+    assert rollup_of(seconds) == coarsest[1]
 
 
 def test_what_begins_earlier_than_ten_seconds_are_kept_is_in_minutes() -> None:

@@ -14,6 +14,7 @@ from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight
+from fairlead.reports.moves import CacheTransfer
 from fairlead.reports.rejections import RejectionReason
 from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.decisions import DecisionReason
@@ -148,7 +149,7 @@ class CheckingScheduler:
         self._end(request_id, "declined")
         return self._drain()
 
-    def transferred(self, request_id: str, now: float) -> None: ...
+    def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None: ...
 
     def carry_on(
         self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None

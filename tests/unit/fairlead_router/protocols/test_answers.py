@@ -485,6 +485,35 @@ def test_events_that_come_together_say_what_they_say_one_by_one(events: list[str
     assert (same, *said(together)) == (shown, *said(one_by_one))
 
 
+NULLS = st.lists(st.sampled_from(["usage", "error", "logprobs", "matched_stop", "token_ids"]), max_size=3, unique=True)
+
+
+def engines_chunk(text: str, role: str | None, in_delta: list[str], in_choice: list[str], behind: list[str]) -> str:
+    delta = ({} if role == "" else {"role": role}) | {"content": text} | dict.fromkeys(in_delta)
+    made = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    choice = {"index": 0, "delta": delta, **dict.fromkeys(in_choice), "finish_reason": None}
+    return event({**made, "choices": [choice], **dict.fromkeys(behind)})
+
+
+ENGINES = st.builds(engines_chunk, TEXT, st.sampled_from(["", None, "assistant"]), NULLS, NULLS, NULLS)
+
+
+@given(st.lists(ENGINES | CHUNK, max_size=8), TAIL, st.booleans(), CUTS)
+def test_an_event_known_by_its_bytes_says_what_decoding_says(events: list[str], tail: str, hides_usage: bool, cuts: list[int]) -> None:
+    text = "".join(events) + tail
+    known, shown = read(text, cuts=cuts, hides_usage=hides_usage)
+    spaced = text.replace('{"id":', '{ "id":')  # is decoded, and means the same
+    slow, _ = read(spaced, cuts=cuts, hides_usage=hides_usage)
+    assert said(known) == said(slow)
+    assert hides_usage or shown.decode() == text
+
+
+def test_a_chat_of_plain_text_is_not_decoded_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_router.protocols.answers.decoded", None)
+    reader, _ = read("".join(engines_chunk(text, "", [], ["logprobs"], []) for text in ("a", "b", "c")) + DONE)
+    assert (reader.events, reader.generated_tokens, reader.began, reader.finished) == (4, 3, True, True)
+
+
 @pytest.mark.parametrize("together", [1, 2, 7, 100])
 def test_most_events_are_not_decoded_however_many_come_together(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []

@@ -160,7 +160,7 @@ def _said(document: dict[str, Any]) -> str:
 
 
 def _rest_after(dialect: Dialect, document: dict[str, Any], shown: list[bytes]) -> tuple[AnswerSoFar, Any]:
-    sent = answer_so_far(dialect)
+    sent = answer_so_far(dialect, [])
     sent.pieces += shown
     sent.settle()
     assert why_not(document, dialect, sent, "vllm") is None
@@ -183,13 +183,13 @@ def test_an_answer_cut_anywhere_goes_on_as_if_it_had_not_been(data: st.DataObjec
     reader = StreamReader(dialect, whole=True)
     shown = _fed(reader, whole[:cut], sizes)
     assert whole.startswith(b"".join(shown)), "nothing but whole events"
-    sent = answer_so_far(dialect)
+    sent = answer_so_far(dialect, [])
     sent.pieces += shown
     sent.settle()
     if not shown or reader.finished or why_not(document, dialect, sent, "vllm") is Uncarried.PROTOCOL:
         return  # it is tried elsewhere as a whole; it is complete; or only a response's last event is missing
     for engine in ("second", "third"):
-        sent = answer_so_far(dialect)
+        sent = answer_so_far(dialect, [])
         sent.pieces += shown
         sent.settle()
         if engine == "third" and why_not(document, dialect, sent, "vllm") is Uncarried.PROTOCOL:
@@ -251,7 +251,7 @@ def _check(dialect: Dialect, whole: bytes, got: bytes, document: dict[str, Any],
 )
 def test_what_an_engine_alone_knows_is_refused(fields: dict[str, Any], why: Uncarried | None) -> None:
     document = DOCUMENTS[Dialect.OPENAI] | fields
-    sent = answer_so_far(Dialect.OPENAI)
+    sent = answer_so_far(Dialect.OPENAI, [])
     sent.pieces.append(b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"Die Stra\xc3\x9fe"}}]}\n\n')
     sent.settle()
     assert why_not(document, Dialect.OPENAI, sent, "vllm") is why
@@ -275,18 +275,18 @@ def _chunk(**delta: Any) -> bytes:
     ],
 )
 def test_how_far_an_answer_has_come_decides_whether_it_can_go_on(chunks: list[bytes], why: Uncarried | None) -> None:
-    sent = answer_so_far(Dialect.OPENAI)
+    sent = answer_so_far(Dialect.OPENAI, [])
     sent.pieces += chunks
     sent.settle()
     assert why_not(DOCUMENTS[Dialect.OPENAI], Dialect.OPENAI, sent, "vllm") is why
 
 
 def test_a_half_written_call_of_a_tool_is_seen_in_each_protocol() -> None:
-    message = answer_so_far(Dialect.ANTHROPIC)
+    message = answer_so_far(Dialect.ANTHROPIC, [])
     message.pieces.append(
         _events({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "f"}})
     )
-    response = answer_so_far(Dialect.RESPONSES)
+    response = answer_so_far(Dialect.RESPONSES, [])
     response.pieces.append(
         _events(
             {"type": "response.output_item.added", "output_index": 0, "item": {"type": "function_call", "id": "f"}},
@@ -299,7 +299,7 @@ def test_a_half_written_call_of_a_tool_is_seen_in_each_protocol() -> None:
 
 
 def test_an_answer_begun_without_content_is_asked_for_again_whatever_it_is() -> None:
-    sent = answer_so_far(Dialect.OPENAI)
+    sent = answer_so_far(Dialect.OPENAI, [])
     sent.pieces.append(_chunk(role="assistant", content=""))
     sent.settle()
     document = DOCUMENTS[Dialect.OPENAI] | {"response_format": {"type": "json_object"}, "n": 3}
@@ -316,7 +316,7 @@ def test_an_engine_that_thinks_again_does_not_go_on() -> None:
 
 
 def test_token_ids_go_along_where_they_are_known() -> None:
-    sent = answer_so_far(Dialect.OPENAI)
+    sent = answer_so_far(Dialect.OPENAI, [])
     first = {"id": "a", "prompt_token_ids": [7, 8], "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
     said = {"id": "a", "choices": [{"index": 0, "delta": {"content": "Die "}, "token_ids": [3]}]}
     half = {"id": "a", "choices": [{"index": 0, "delta": {"content": ""}, "token_ids": [4]}]}
@@ -335,7 +335,7 @@ def test_token_ids_go_along_where_they_are_known() -> None:
 
 def test_a_message_that_the_client_wants_continued_becomes_longer() -> None:
     document = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "So "}], "continue_final_message": True}
-    sent = answer_so_far(Dialect.OPENAI)
+    sent = answer_so_far(Dialect.OPENAI, [])
     sent.pieces.append(_chunk(content="weit"))
     sent.settle()
     made = rest(json.dumps(document).encode(), document, Dialect.OPENAI, sent)
@@ -344,7 +344,7 @@ def test_a_message_that_the_client_wants_continued_becomes_longer() -> None:
 
 
 def test_a_long_answer_is_kept_as_its_text() -> None:
-    sent = answer_so_far(Dialect.OPENAI)
+    sent = answer_so_far(Dialect.OPENAI, [])
     for _ in range(100):
         sent.pieces += [_chunk(content="Straße"), _chunk(content='"\\\n'), _chunk(content="abc"), _chunk(content="def")] * 10
         sent.settle()

@@ -15,6 +15,7 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.kept_prompts import KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Call, Calls
 from fairlead_router.relaying.carrying_on import CarryingOn
 from fairlead_router.relaying.direct import DirectRelay, Upload
@@ -93,6 +94,7 @@ class FailingEngines:
             self.calls,
             HeldResponses(),
             CarryingOn(cast(Any, self), lambda: self.time),
+            CacheMoves(cast(Any, self), lambda: self.time),
             KeptPrompts(0),
             lambda: self.time,
         )

@@ -59,6 +59,13 @@ def test_balance_is_taken_over_the_measured_seconds_with_work() -> None:
     assert measure(result, [0] * 3, 1, Targets(ttft_seconds=5.0)).load_cv == pytest.approx(1 / 6)
 
 
+def test_output_tokens_are_counted_while_measured_requests_arrive_whoever_they_are_for() -> None:
+    jobs = [served(0, 0.5, decode=2.0, output=21), served(1, 0.5, decode=1.0), served(2, 0.5, decode=100.0, output=1001), served(3, 9.0)]
+    figures = measure(RunResult(jobs), [0] * 4, 1, Targets(ttft_seconds=5.0))
+    before, first, long = 15, 11, 1 + 5  # from second 1 to 3; the last has none until then
+    assert figures.output_tokens_per_second == pytest.approx((before + first + long) / 2)
+
+
 def test_a_run_that_served_nothing_has_no_latencies() -> None:
     figures = measure(RunResult([lost(0, Phase.REFUSED)]), [0], 0, Targets(ttft_seconds=5.0))
     assert (figures.ttft_p50, figures.tpot_p90, figures.hit_rate, figures.attainment) == (None, None, 0.0, 0.0)

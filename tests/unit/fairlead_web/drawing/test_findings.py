@@ -39,6 +39,11 @@ def test_a_finding_leads_to_its_evidence_over_its_time() -> None:
         assert path.startswith("/pools/research/code")
 
 
+def test_a_finding_says_which_time_it_is_about() -> None:
+    (late, unmet) = findings.of_advice([FOUND, replace(FOUND, cause=Cause.CONDITION_NOT_MET)])
+    assert (late.when, unmet.when) == ("Last 1 h", "Now")
+
+
 @pytest.mark.parametrize(
     ("unit", "words"),
     [

@@ -38,6 +38,12 @@ def test_a_sentence_says_how_a_figure_is_known_and_how_wrong_predictions_were() 
     ]
 
 
+def test_a_row_shows_the_figure_and_the_samples_that_the_sentence_is_made_from() -> None:
+    """Prefills that say little of the speed are left out of both."""
+    rows = learnt_of([replace(PREFILL, value=4_000.0, value_samples=40)], (Quantity.PREFILL,), SEEN).rows
+    assert [(row.learnt, row.samples) for row in rows] == [("4,000", 40)]
+
+
 def test_what_is_declared_nowhere_or_was_never_predicted_is_left_out() -> None:
     step = replace(PREFILL, quantity=Quantity.DECODE, learnt=0.0312, declared=None, error=None, declared_error=None, samples=1)
     found = learnt_of([step], (Quantity.DECODE,), SEEN)
@@ -48,7 +54,7 @@ def test_what_is_declared_nowhere_or_was_never_predicted_is_left_out() -> None:
 def test_a_declared_figure_is_said_to_be_declared_with_or_without_a_prefill_that_was_seen() -> None:
     known = EngineCapability(prefill_tokens_per_second=declared(5_000.0))
     assert learnt_of([], (Quantity.PREFILL,), known).sentences == [
-        "Prefill speed: 5,000 tokens/s (declared, not measured yet); streamed answers teach it."
+        "Prefill speed: 5,000 tokens/s (declared, not measured yet); routers measure it from streamed answers."
     ]
     (sentence,) = learnt_of([replace(PREFILL, samples=2)], (Quantity.PREFILL,), known).sentences
     assert sentence.startswith("Prefill speed: 5,000 tokens/s (declared, not measured yet); mean error 6.0")
@@ -58,6 +64,6 @@ def test_what_is_not_learnt_yet_is_said_with_what_teaches_it() -> None:
     found = learnt_of([PREFILL, replace(PREFILL, quantity="of a newer router")], (Quantity.DECODE, Quantity.TEXT))
     assert found.rows == []
     assert found.sentences == [
-        "Decode step: not measured yet; streamed answers that are not short teach it.",
-        "Bytes per token: not measured yet; answers whose usage has the tokens of the prompt teach it.",
+        "Decode step: not measured yet; routers measure it from streamed answers that are not short.",
+        "Bytes per token: not measured yet; routers measure it from answers whose usage counts the prompt's tokens.",
     ]

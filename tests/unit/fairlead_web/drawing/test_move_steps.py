@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairlead.reports.bindings import BindingReason
-from fairlead.reports.moves import MoveOutcome
+from fairlead.reports.moves import CacheFate, MoveOutcome
 from fairlead_client.resources.moves import Migration
 from fairlead_client.resources.sessions import BindingHistoryItem
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web.drawing.move_steps import net_effect, steps_of
+from fairlead_web.drawing.move_steps import cache_words, net_effect, steps_of
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 WORLD = World(now=NOW)
@@ -46,6 +46,16 @@ def homes(released_seconds: float = 0.0) -> list[BindingHistoryItem]:
 
 def told(move: Migration, history: list[BindingHistoryItem] | None) -> dict[str, tuple[str, str]]:
     return {step.words: (step.state, step.told) for step in steps_of(move, None, history)}
+
+
+def test_a_cache_that_came_along_or_did_not_is_told_with_its_time() -> None:
+    moved = replace(
+        MOVE, cache=CacheFate.MOVED, tokens_moved=2976, tokens_recomputed=24, transfer_seconds=0.4, predicted_transfer_seconds=0.3
+    )
+    assert told(moved, None)["Transfer"] == ("done", "Its KV cache, 2,976 tokens came along after 400 ms (300 ms predicted).")
+    late = replace(MOVE, cache=CacheFate.LATE, transfer_seconds=2.0)
+    assert told(late, None)["Transfer"][0] == "none"
+    assert [cache_words(one) for one in (moved, late, MOVE)] == ["2,976 tokens moved", "recomputed: too slow", "recomputed"]
 
 
 def test_a_decision_a_binding_and_its_predecessor_give_the_steps_their_times() -> None:

@@ -68,7 +68,7 @@ def list_of(element: CelType) -> CelType:
 
 
 def declared_type(schema: Object, *, root: bool = False) -> CelType | None:
-    """The type of data under a schema; None where rules cannot see the data.
+    """The type of data under a schema; None if rules cannot see the data.
 
     `root` adds apiVersion, kind and the object's name.
     """

@@ -39,7 +39,7 @@ def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Caus
 def schema_faults(schema: Object, path: str, *, root: bool = False, no_defaults: str = "", in_metadata: bool = False) -> Iterator[Cause]:
     """Faults of a schema and all schemas below it.
 
-    `no_defaults` names the place in which a default is forbidden; it is empty where defaults are allowed.
+    `no_defaults` names the place in which a default is forbidden; it is empty if defaults are allowed.
     """
     yield from _word_faults(schema, path, no_defaults=no_defaults, in_metadata=in_metadata)
     yield from _below(schema, path, root=root, no_defaults=no_defaults, in_metadata=in_metadata)

@@ -17,7 +17,7 @@ TYPE_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def child_schema(schema: Object, name: str) -> Object | None:
-    """The schema of one member of an object, or None where the schema says nothing about it."""
+    """The schema of one member of an object, or None if the schema says nothing about it."""
     found = schema.get("properties", {}).get(name)
     if found is None:
         found = schema.get("additionalProperties")

@@ -69,7 +69,7 @@ def _group(name: str, versions: list[str]) -> Object:
 
 
 def resource_list(registry: Registry, group_name: str, version: str) -> Object | None:
-    """The resources of one group-version, None where it is not served."""
+    """The resources of one group-version, None if it is not served."""
     kinds = [kind for kind in registry if (kind.group, kind.version) == (group_name, version)]
     if not kinds:
         return None

@@ -58,7 +58,7 @@ class OpenApi:
             self._generation = self._registry.generation
 
     def document(self, path: str) -> bytes | None:
-        """The encoded document at `api/v1` or `apis/<group>/<version>`; None where nothing is served."""
+        """The encoded document at `api/v1` or `apis/<group>/<version>`; None if nothing is served."""
         self._forget_stale()
         if path not in self._documents:
             pair = next((pair for pair in self._registry.versions() if _document_path(pair) == path), None)

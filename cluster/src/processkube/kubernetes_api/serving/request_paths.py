@@ -80,5 +80,7 @@ def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wis
 
 
 def _namespace(target: Target) -> str:
-    """A Namespace is judged within itself, as the real server does."""
+    """The namespace in which access is checked. For a Namespace object it is that namespace itself, as in the real
+    server.
+    """
     return target.name if target.kind.plural == "namespaces" and not target.kind.group else target.namespace

@@ -13,7 +13,7 @@ FIRST_RETRY_SECONDS = 0.005
 LONGEST_RETRY_SECONDS = 1000.0
 """The longest pause between retries, as in client-go's default rate limiter."""
 SHORTEST_WAIT_SECONDS = 1.0
-"""The least that an object waits for its next look in time, so that none is looked at without end."""
+"""The shortest wait of an object for its next timed look, so that no object is looked at all the time."""
 
 
 class WorkQueue(Generic[Item]):

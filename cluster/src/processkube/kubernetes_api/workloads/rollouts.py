@@ -146,7 +146,7 @@ def annotate(deployment: Object, replica_set: Object, revision: int) -> None:
 
 
 def annotate_replicas(deployment: Object, replica_set: Object) -> None:
-    """Note how many pods the Deployment asks for, by which a later scaling is recognised and shared out."""
+    """Note how many pods the Deployment asks for, so that a later scaling is recognised and divided up."""
     wanted = replicas_of(deployment)
     annotations = replica_set["metadata"].setdefault("annotations", {})
     annotations |= {DESIRED: str(wanted), MOST: str(wanted + max_surge(deployment))}

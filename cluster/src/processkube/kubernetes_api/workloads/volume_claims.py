@@ -29,7 +29,8 @@ def with_claims(pod: Object, claims: dict[str, Object]) -> Object:
 
 
 def owned_rightly(claim: Object, stateful_set: Object, pod: Object, *, is_wanted: bool) -> Object | None:
-    """The claim with the owner that the policy asks for; None when it has it. `is_wanted` says that its pod shall be.
+    """The claim with the owner that the policy requires; None if it already has that owner. `is_wanted`: its pod should
+    exist.
 
     A claim goes with the StatefulSet when `whenDeleted` is `Delete`, and with a pod that is scaled in when `whenScaled`
     is. A claim that another controller owns, or an earlier object of the same name, is left alone.

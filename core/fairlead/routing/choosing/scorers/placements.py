@@ -1,4 +1,4 @@
-"""Where a session, or a prompt that nobody knows, was placed before."""
+"""Scores by earlier placements of a session, or of a prompt whose tokens are not known."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NEUTRAL = 0.5
 
 
 def home_place(seen: Considered) -> int | None:
-    """Where the home of the request's session stands among the considered; None if it has none there."""
+    """The index of the session's home among the considered instances; None if it has no home there."""
     session = seen.request.session
     home = None if session is None else seen.view.binding(session)
     if home is None or home.instance is None:

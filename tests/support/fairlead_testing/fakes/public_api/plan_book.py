@@ -243,7 +243,7 @@ EFFECTS = {
         warnings=["About 8,412 tokens of context are computed again there."],
     ),
     PlanKind.UNPIN: PlanEffect(
-        notes=["The policy places its next request as that of a new session, also where it was if that suits best."]
+        notes=["The policy places its next request like that of a new session, perhaps on the same instance again."]
     ),
     PlanKind.ROLLOUT: PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."]),
     PlanKind.ROLLBACK: PlanEffect(

@@ -19,6 +19,7 @@ from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.plans.rollouts import rollout_of
 from fairlead_api.pools.rings import RingQuestion, ring_of
 from fairlead_api.schedules.outlooks import schedule_detail, schedule_item
+from fairlead_client.resources.engine_fits import PoolEngine
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceCount, InstanceDetail
 from fairlead_client.resources.pools import PoolDetail
@@ -71,6 +72,7 @@ class Pools:
             Route("/v1/schedules/{namespace}/{pool}/{name}", guard(self._schedule)),
             Route(f"{POOL}/predictor", guard(self._predictor)),
             Route(f"{POOL}/rollout", guard(self._rollout)),
+            Route(f"{POOL}/engine", guard(self._engine)),
             Route(POOL, guard(self._pool_detail)),
         ]
 
@@ -88,6 +90,10 @@ class Pools:
             if one.name == name:
                 return as_json(schedule_detail(schedule_item(pool, one, self._world.owner[pool], now), declared, now))
         return as_json(example(ScheduleDetail))
+
+    async def _engine(self, request: Request) -> Response:
+        """A real one, with a fit."""
+        return as_json(replace(example(PoolEngine), pool=pool_named(request), is_simulated=False))
 
     async def _pool_detail(self, request: Request) -> Response:
         pool = pool_named(request)

@@ -16,6 +16,7 @@ from fairlead.routing.contracts.vectors import PoolVectors, highest, lowest, nor
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.knowledge.prefixes import PrefixIndex
+from fairlead.routing.knowledge.transfer_times import TransferTimes
 from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import Accounting, TrackedRequest
 from fairlead_testing.builders.routing import POOL, entry, request, table
@@ -34,7 +35,7 @@ class Stage:
         for one in self.table.instances:
             self.accounting.loads[one.id] = InstanceLoad(entry=one)
         self.index = PrefixIndex(6)
-        times = PrefillTimes(self.table.engine), DecodeTimes(self.table.engine)
+        times = PrefillTimes(self.table.engine), DecodeTimes(self.table.engine), TransferTimes()
         bindings = SessionBindings(POOL, 60.0, self.accounting.loads)
         self.view = LiveView(self.table, self.accounting.loads, self.index, EngineCaches(), bindings, self.accounting.changed, *times)
         self.tracked: list[TrackedRequest] = []

@@ -175,6 +175,12 @@ class AMove:
     benefit_seconds: float | None = 4.0
     actual_ttft_seconds: float | None = 2.0
     paid_off: bool | None = True
+    tokens_moved: int = 0
+    tokens_recomputed: int = 3000
+    cache: str | None = None
+    transfer_seconds: float | None = None
+    predicted_transfer_seconds: float | None = None
+    transfer_bytes: int | None = None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.policies.static_pd import StaticPd, StaticPdParameters
@@ -327,3 +328,54 @@ def test_decode_instances_have_no_anchors() -> None:
     scheduler = PoolScheduler(pool, "router-0", 1)
     instances = {dispatches(scheduler.submit(request(f"r{number}", blocks=(number,)), 0.0))[0].instance for number in range(2)}
     assert instances <= {"p0", "p1"}
+
+
+def behind_a_sidecar(name: str, tokens: int = 1_000, **more: object) -> RoutingRequest:
+    return replace(request(name, tokens), by_sidecar=True, **more)  # type: ignore[arg-type]  # fields of the request
+
+
+def test_a_side_cars_answer_that_has_begun_is_not_refused_after_its_prefill() -> None:
+    rejection = EarlyRejectionFacts(mode="AfterPrefill")
+    refused = []
+    for by_sidecar in (False, True):
+        scheduler = PoolScheduler(split_pool(prefill=1, decode=1, rejection=rejection, decode_base_seconds=0.2), "router-0", 1)
+        for number in range(2):
+            scheduler.submit(replace(request(f"r{number}", 1_000), by_sidecar=by_sidecar), float(number))
+            refused.append(bool(refusals(scheduler.first_token(f"r{number}", number + 0.1))))
+    assert refused == [False, True, False, False]
+
+
+def test_the_prefill_of_an_unstreamed_answer_behind_a_side_car_ends_when_it_should_have() -> None:
+    scheduler = PoolScheduler(split_pool(prefill=1, decode=1, speed=1_000.0), "router-0", 1)
+    scheduler.submit(behind_a_sidecar("r1", streamed=False), 0.0)
+    scheduler.submit(behind_a_sidecar("r2", streamed=False), 0.0)
+    load = scheduler.load("p0")
+    assert load is not None
+    assert (load.prefilling, load.waiting) == (1, 1)
+    sent = [one.request.id for tick in range(1, 12) for one in dispatches(scheduler.tick(tick * 0.5))]
+    assert sent == ["r2"], "the first answer is still on its way"
+    assert not scheduler.discrepancies()
+
+
+def test_a_proxy_that_went_on_to_another_decode_instance_keeps_the_prefill_instance() -> None:
+    scheduler = PoolScheduler(split_pool(), "router-0", 1)
+    (sent,) = dispatches(scheduler.submit(behind_a_sidecar("r1"), 0.0))
+    other = {"x0": "x1", "x1": "x0"}[str(sent.decode)]
+    again = scheduler.retry("r1", 1.0, str(sent.decode), to=other)
+    assert isinstance(again, Dispatch)
+    assert (again.instance, again.decode) == (sent.instance, other)
+    scheduler.first_token("r1", 2.0)
+    scheduler.complete("r1", 3.0, 5, None)
+    assert not scheduler.discrepancies()
+
+
+@pytest.mark.parametrize("policy", BUILT_IN.names)
+def test_a_subset_holds_for_who_decodes_too(policy: str) -> None:
+    scheduler = PoolScheduler(split_pool(policy, window=0), "router-0", 1)
+    for number in range(8):
+        within = ("p0", "p1", "x1")
+        (sent,) = dispatches(scheduler.submit(behind_a_sidecar(f"r{number}", within=within), float(number)))
+        assert sent.decode == "x1"
+    (whole,) = dispatches(scheduler.submit(behind_a_sidecar("whole", within=within, divisible=False), 9.0))
+    assert (whole.instance, whole.decode) == ("x1", None)
+    assert refusals(scheduler.submit(behind_a_sidecar("nobody", within=("p0",)), 10.0))

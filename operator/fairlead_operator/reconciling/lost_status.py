@@ -1,4 +1,4 @@
-"""What stands of a pool whose status is lost: its numbers of instances, by its budgets and its instances. Pure.
+"""Finds the numbers of instances of a pool whose status is lost, by its budgets and its instances. Pure.
 
 The Kubernetes API promises nothing of a status: a restore leaves it out, and a pool that is deleted without its
 children and created again begins without one. The numbers last decided are therefore on the budgets of the roles too,
@@ -53,7 +53,9 @@ def standing_numbers(
 
 
 def _stays(instance: ObservedInstance) -> bool:
-    """Whether it counts among those wanted: one that is emptied, but not for a smaller number, has a successor."""
+    """Whether it counts among the wanted instances: one that is drained, but not for a smaller number, has
+    a successor.
+    """
     is_over = instance.terminating or (instance.adopted and instance.health is PodHealth.FAILED)
     return not is_over and not instance.drained_as_surplus
 

@@ -1,0 +1,130 @@
+"""How long KV blocks take from one instance to another, as observed, and which instances are not asked for a while.
+
+    measured between the two > measured between others > declared > assumed
+
+A line through the last transfers of a pair gives its latency and its seconds per token. As long as nothing was seen, a
+transfer is assumed to take half of what computing takes: then it is tried where much would be computed, and its time is
+bounded, so the first one costs little and shows the truth. Two engines that meet for the first time
+may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); they go on with that when nobody waits any more.
+"""
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from fairlead.capabilities import Figure, Source, declared
+from fairlead.reports.moves import CacheFate, CacheTransfer
+from fairlead.targets import instance_of
+
+KEPT_TRANSFERS = 32
+"""Transfers of a pair that its line goes through."""
+ASSUMED_SHARE = 0.5
+"""Time of a transfer of which nothing is known, in times of computing the same tokens."""
+ASSUMED_LATENCY_SECONDS = 0.05
+FIRST_REST_SECONDS = 10.0
+"""After a failure a pair is not tried for this time, and for twice as long after each further one."""
+LONGEST_REST_SECONDS = 600.0
+"""Also how long an instance is not asked that names no blocks."""
+
+
+class _Line(NamedTuple):
+    latency: float
+    per_token: float
+
+
+@dataclass(slots=True)
+class _Pair:
+    """What was seen between a source and a target."""
+
+    transfers: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=KEPT_TRANSFERS))
+    rests_until: float = 0.0
+    failures: int = 0
+    seen_at: float = 0.0
+    line: _Line | None = None
+
+
+class TransferTimes:
+    """Predicted seconds of transfers, and whom to spare. Instances may be named as ranks of theirs."""
+
+    def __init__(self) -> None:
+        self._pairs: defaultdict[tuple[str, str], _Pair] = defaultdict(_Pair)
+        self._all: deque[tuple[int, float]] = deque(maxlen=4 * KEPT_TRANSFERS)
+        self._common: _Line | None = None
+        self._unable: dict[str, float] = {}
+        """Sources that named no blocks, and until when they are not asked."""
+
+    def seconds(self, source: str, target: str, tokens: int, computing_seconds: float, declared_speed: float | None) -> float:
+        """Predicted seconds until `target` has the blocks of this many tokens, which take `computing_seconds` there."""
+        pair = self._pairs.get((instance_of(source), instance_of(target)))
+        line = self._common if pair is None or pair.line is None else pair.line
+        if line is not None:
+            return line.latency + tokens * line.per_token
+        sending = ASSUMED_SHARE * computing_seconds if declared_speed is None else tokens / declared_speed
+        return ASSUMED_LATENCY_SECONDS + sending
+
+    def common(self, computing_seconds_per_token: float, declared_speed: float | None) -> tuple[float, float]:
+        """Tokens per second and latency that all pairs have in common, by the same order of knowledge."""
+        line = self._common
+        if line is not None:
+            return (1 / line.per_token if line.per_token else inf), line.latency
+        speed = 1 / (ASSUMED_SHARE * computing_seconds_per_token) if declared_speed is None else declared_speed
+        return speed, ASSUMED_LATENCY_SECONDS
+
+    def may_try(self, source: str, target: str, now: float) -> bool:
+        """Whether neither the source nor the pair has failed of late."""
+        source, target = instance_of(source), instance_of(target)
+        pair = self._pairs.get((source, target))
+        return self._unable.get(source, 0.0) <= now and (pair is None or pair.rests_until <= now)
+
+    def observe(self, source: str, target: str, transfer: CacheTransfer, sending_seconds: float, now: float) -> None:
+        """Learn from an attempt. Of its seconds, `sending_seconds` were not spent on computing the prompt's rest."""
+        source, target = instance_of(source), instance_of(target)
+        if transfer.fate is CacheFate.UNNAMED:
+            self._unable[source] = now + LONGEST_REST_SECONDS
+            return
+        pair = self._pairs[source, target]
+        pair.seen_at = now
+        if transfer.fate is not CacheFate.MOVED:
+            pair.rests_until = now + min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2**pair.failures)
+            pair.failures += 1
+            return
+        pair.failures, pair.rests_until = 0, 0.0
+        self._unable.pop(source, None)
+        if transfer.tokens:
+            seen = transfer.tokens, max(0.0, sending_seconds)
+            pair.transfers.append(seen)
+            self._all.append(seen)
+            pair.line, self._common = _line_through(pair.transfers), _line_through(self._all)
+
+    def figure(self, declared_speed: float | None, now: float) -> Figure:
+        """Tokens per second that go from one instance to another, over all pairs."""
+        seconds = sum(seconds for _, seconds in self._all)
+        if not seconds:
+            return declared(declared_speed)
+        newest = max((pair.seen_at for pair in self._pairs.values() if pair.transfers), default=-inf)
+        age = max(0.0, now - newest) if newest > -inf else None
+        tokens = sum(tokens for tokens, _ in self._all)
+        return Figure(value=tokens / seconds, source=Source.MEASURED, samples=len(self._all), age_seconds=age)
+
+    def forget(self, instance: str) -> None:
+        """Forget the pairs of an instance that is gone, or where another engine runs now. What all pairs had in common
+        stays.
+        """
+        for pair in [pair for pair in self._pairs if instance in pair]:
+            del self._pairs[pair]
+        self._unable.pop(instance, None)
+
+
+def _line_through(seen: deque[tuple[int, float]]) -> _Line:
+    """Least squares with neither end below zero; through the origin where all transfers are about equally long."""
+    count = len(seen)
+    tokens, seconds = sum(one for one, _ in seen) / count, sum(one for _, one in seen) / count
+    spread = sum((one - tokens) ** 2 for one, _ in seen)
+    through_origin = _Line(0.0, seconds / tokens)
+    if spread < count * (tokens / 4) ** 2:
+        return through_origin
+    slope = sum((one - tokens) * (took - seconds) for one, took in seen) / spread
+    if slope <= 0:
+        return _Line(seconds, 0.0)
+    return _Line(seconds - slope * tokens, slope) if slope * tokens <= seconds else through_origin

@@ -1,0 +1,50 @@
+"""Pools of prefill and decode behind a proxy, by the contract of llm-d: the proxy sends a request to a decode instance,
+and a header names the instance that prefills. A side-car of the decode instance sends the prompt there first, and hands
+over the KV blocks that it answers with.
+
+The router sees only the side-car's answer. A side-car whose prefill instance fails lets its own engine compute
+everything, so that failure is unseen here.
+"""
+
+from __future__ import annotations
+
+from fairlead.instances import Role
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.tables import InstanceEntry
+from fairlead.targets import instance_of, rank_of
+from fairlead_router.picking.finding import members
+from fairlead_router.pools.pool import Pool
+
+PREFILL_HEADER = b"x-prefiller-host-port"
+"""`ip:port` of the prefill instance; llm-d's side-car obeys it, and no client's own reaches one."""
+
+
+def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
+    """The instances that a request may use whose proxy may send to this subset of endpoints: its members. A subset
+    without prefill instances says nothing of these, as proxies never send there.
+    """
+    found = members(pool, subset)
+    prefills = tuple(one.id for one in pool.table.instances if one.role is Role.PREFILL)
+    return found if not set(prefills).isdisjoint(found) else (*found, *prefills)
+
+
+def decode_endpoints(pool: Pool, dispatch: Dispatch, now: float, name: str) -> list[str]:
+    """The addresses of the decode instance and of the others that could take its place, the least loaded first."""
+    entries = {one.id: one for one in pool.table.instances}
+    assert dispatch.decode is not None
+    chosen = instance_of(dispatch.decode)
+    others = (one for one in pool.choice.by_load((chosen,), now, name) if dispatch.request.may_go_to(one))
+    fitting = (one for one in others if _could_decode(entries[one], entries[instance_of(dispatch.instance)], pool, chosen))
+    return list(dict.fromkeys((pool.addresses[chosen], *(pool.addresses[one] for one in fitting))))
+
+
+def _could_decode(other: InstanceEntry, prefill: InstanceEntry, pool: Pool, chosen: str) -> bool:
+    return other.role is Role.DECODE and other.pairs_with(prefill) and pool.ranks(other.id) == pool.ranks(chosen)
+
+
+def rank_for_all(dispatch: Dispatch) -> int | None:
+    """The data-parallel rank that the engines are told. A side-car passes one header to both instances, so their ranks
+    must be the same; else each engine chooses.
+    """
+    rank = rank_of(dispatch.instance)
+    return rank if dispatch.decode is None or rank_of(dispatch.decode) == rank else None

@@ -1,0 +1,196 @@
+"""KV blocks on their way from one instance to another, where a pool's engines hand them on (`spec.engine.kvTransfer`).
+
+By the handshake of vLLM's NixlConnector with `kv_role: kv_both`, within one role: the *source* gets the request for one
+token with `do_remote_decode`, computes it from its cache and answers where its blocks are. The *target* gets the same
+request for one token with that answer, and fetches the blocks, which are ordinary blocks of its prefix cache from then
+on. After that it gets the client's own request as its client made it, and finds them cached. So a move that fails, or
+takes longer than it may, costs its time and nothing else, whatever the client asked for.
+
+Nobody has to wait for a request to move a cache: `CacheMoves.move` needs a request that was once sent, and two
+instances.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import msgspec
+import orjson
+
+from fairlead.reports.engines import EngineTrouble
+from fairlead.reports.moves import CacheFate, CacheTransfer
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.targets import instance_of
+from fairlead_router.engines.upstream import UpstreamPool
+from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.pools.pool import Pool
+from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import read_whole
+from fairlead_router.relaying.calls import Call, Leg
+from fairlead_router.relaying.dividing import blocks_of, prefill_leg
+from fairlead_router.relaying.sending import without_credentials
+
+_MOST_BYTES = 4 * 1024 * 1024
+"""Limit of an answer of one token, which has the prompt's token ids where its client asked for them."""
+
+_ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
+"""An engine may refuse a second request of the same id: the client's own comes while it still ends a late one."""
+
+NAMES_NONE = (
+    "named no KV blocks when it was asked to hand them on; start it with --kv-transfer-config and kv_role kv_both, or remove "
+    "spec.engine.kvTransfer"
+)
+
+logger = logging.getLogger(__name__)
+
+
+class PromptToMove(NamedTuple):
+    """A request for one token by which an instance names, or with `blocks` fetches, the KV blocks of a prompt. `naming`
+    is what the source gets; `fetching` makes what the target gets of the source's answer.
+    """
+
+    naming: Leg
+    fetching: Callable[[object], Leg]
+
+
+class Named(NamedTuple):
+    """The source's answer: where the blocks are, and of how many of the prompt's tokens."""
+
+    blocks: object
+    tokens: int
+
+
+class _Tokens(msgspec.Struct):
+    remote_num_tokens: int = 0
+
+
+class _Failed(Exception):
+    """The move came to this end."""
+
+    def __init__(self, fate: CacheFate, why: str) -> None:
+        super().__init__(why)
+        self.fate = fate
+
+
+def prompt_to_move(call: Call) -> PromptToMove:
+    """The prompt of a call, which must be divisible (`dividing.is_divisible`)."""
+    document = orjson.loads(call.body) if call.document is None else call.document
+    return PromptToMove(prefill_leg(call, document), lambda blocks: prefill_leg(call, document, blocks))
+
+
+class CacheMoves:
+    """Moves caches between the instances of pools. `now` is the router's clock in Unix seconds."""
+
+    def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
+        self._upstream = upstream
+        self._now = now
+
+    async def bring(self, call: Call, pool: Pool, ticket: Ticket, dispatch: Dispatch, seconds_left: float) -> None:
+        """Before a request goes to its instance: let that instance fetch the blocks that the scheduler counts on. The
+        scheduler learns the result; the request can be sent in any case.
+        """
+        assert dispatch.transfer_from is not None
+        longest = min(dispatch.longest_transfer_seconds, seconds_left)
+        found = await self.move(pool, prompt_to_move(call), dispatch.transfer_from, dispatch.instance, longest, passes=True)
+        tokens, size = min(found.tokens, dispatch.transfer_tokens), pool.engines.kv_bytes_per_token
+        transfer = CacheTransfer(
+            fate=found.fate,
+            seconds=found.seconds,
+            tokens=tokens,
+            bytes=round(tokens * size) if tokens and size else None,
+            predicted_seconds=dispatch.transfer_seconds,
+        )
+        pool.account.fetched(ticket, transfer, self._now())
+
+    async def move(
+        self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, *, passes: bool = False
+    ) -> CacheTransfer:
+        """Bring the KV blocks of a prompt from one instance of the pool to another, within this many seconds.
+
+        `passes`: the prompt's head has its client's credentials, as far as the pool passes them on. `tokens` of what is
+        returned are those that the source named, whatever the target had of them before. Raises only CancelledError.
+        """
+        began = self._now()
+        fate, tokens, why = CacheFate.MOVED, 0, ""
+        try:
+            async with asyncio.timeout(seconds), self._in_flight(pool, source, target):
+                named = await self._named(pool, source, prompt.naming, passes=passes)
+                await self._ask(pool, target, prompt.fetching(named.blocks), passes=passes)
+                tokens = named.tokens
+        except TimeoutError:
+            fate, why = CacheFate.LATE, f"not there within {seconds:.3g} s"
+        except _Failed as failure:
+            fate, why = failure.fate, str(failure)
+        if fate in (CacheFate.MOVED, CacheFate.UNNAMED):
+            told = why if fate is CacheFate.UNNAMED else None
+            pool.engines.found(instance_of(source), EngineTrouble.KV_NOT_HANDED_ON, told)
+        transfer = CacheTransfer(fate=fate, seconds=self._now() - began, tokens=tokens)
+        pool.counters.count_transfer(transfer)
+        extra = {"pool": str(pool.key), "source": source, "target": target, "seconds": round(transfer.seconds, 3)}
+        if fate is CacheFate.MOVED:
+            logger.info("KV blocks moved", extra=extra | {"tokens": tokens})
+        else:
+            logger.warning("KV blocks not moved", extra=extra | {"fate": fate.value, "error": why})
+        return transfer
+
+    @asynccontextmanager
+    async def _in_flight(self, pool: Pool, *instances: str) -> AsyncIterator[None]:
+        """Count the move at both ends, so that neither is deleted as idle meanwhile."""
+        names = [instance_of(instance) for instance in instances]
+        for name in names:
+            pool.account.begin_direct(name, self._now())
+        try:
+            yield
+        finally:
+            for name in names:
+                pool.account.end_direct(name)
+
+    async def _named(self, pool: Pool, source: str, leg: Leg, *, passes: bool) -> Named:
+        answer = await self._ask(pool, source, leg, passes=passes)
+        blocks = blocks_of(answer)
+        if blocks is None:
+            raise _Failed(CacheFate.UNNAMED, NAMES_NONE)
+        try:
+            tokens = msgspec.json.decode(blocks, type=_Tokens).remote_num_tokens
+        except msgspec.ValidationError:
+            tokens = 0
+        usage = None if tokens else read_whole(answer).usage
+        return Named(orjson.loads(blocks), tokens if usage is None else usage.prompt_tokens or 0)
+
+    async def _ask(self, pool: Pool, instance: str, leg: Leg, *, passes: bool) -> bytes:
+        """One leg's whole answer. Raises _Failed."""
+        address = pool.addresses.get(instance_of(instance))
+        if address is None:
+            raise _Failed(CacheFate.LOST, f"{instance} is gone")
+        connection: UpstreamConnection | None = None
+        answer = bytearray()
+        try:
+            connection = self._upstream.take_idle(address) or await self._upstream.connect(address)
+            connection.send(self._head(pool, instance, address, leg, passes=passes), leg.body)
+            await connection.first()
+            while len(answer) <= _MOST_BYTES and (piece := await connection.read()):
+                answer += piece
+        except UpstreamFailure as failure:
+            raise _Failed(CacheFate.LOST, f"{instance}: {failure}") from None
+        finally:
+            if connection is not None:
+                if connection.complete:
+                    self._upstream.release(connection)
+                else:
+                    connection.abort()
+        if connection.status != 200:
+            raise _Failed(CacheFate.REFUSED, f"{instance} answered {connection.status}: {bytes(answer[:200])!r}")
+        said = read_whole(bytes(answer))
+        if said.failure is not None:
+            raise _Failed(CacheFate.REFUSED, f"{instance}: {said.failure.message}")
+        return bytes(answer)
+
+    def _head(self, pool: Pool, instance: str, address: str, leg: Leg, *, passes: bool) -> bytes:
+        carried = pool.pass_credentials and passes
+        head = leg.head if not carried or pool.passes_credentials(instance) else without_credentials(leg.head)
+        return b"%shost: %s\r\n\r\n" % (_ID.sub(rb"\1-kv", head, count=1), address.encode())

@@ -1,0 +1,200 @@
+"""Sessions that move take their KV blocks along where the pool's engines hand them on: what both ends are asked, what
+the client sees, what is recorded, and what happens when that fails.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from fairlead.instances import InstanceState
+from fairlead.reports.engines import EngineTrouble
+from fairlead.reports.moves import CacheFate, MigrationRecord, MoveOutcome, with_transfer
+from fairlead.tables import EVERY_MOVE, KvTransferFacts
+from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.relaying.cache_moves import prompt_to_move
+from fairlead_router.relaying.calls import Call
+from fairlead_testing.builders.routing_tables import routing_table
+from fairlead_testing.running.engine import RunningEngine, engine_starter
+from fairlead_testing.waiting import PATIENCE_SECONDS
+from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
+
+ALWAYS = KvTransferFacts(when=EVERY_MOVE, longest_seconds=PATIENCE_SECONDS)
+TEXT = "word" * 2048
+"""Four routing blocks."""
+HOME = {"x-session-id": "s"}
+
+
+async def settled(
+    world: World, transfer: KvTransferFacts | None = ALWAYS, **table: Any
+) -> tuple[RunningRouter, ScriptedEngine, ScriptedEngine]:
+    """A router before two engines, a session at the first, which drains."""
+    running = await world.ready(2, policy="fairlead", kv_transfer=transfer, **table)
+    first = await running.ask(text=TEXT, headers=HOME)
+    home = first.headers["x-fairlead-instance"]
+    source, target = sorted(world.engines, key=lambda engine: engine.name != home)
+    drain(world, home, transfer, **table)
+    await until(lambda: home not in running.pool.accepting)
+    return running, source, target
+
+
+def drain(world: World, home: str, transfer: KvTransferFacts | None, **table: Any) -> None:
+    states = {home: InstanceState.DRAINING}
+    world.api.state.set_table(world.table(policy="fairlead", kv_transfer=transfer, version=2, states=states, **table))
+
+
+def asked(engine: ScriptedEngine) -> list[dict[str, Any]]:
+    return [seen["body"] for seen in engine.seen if seen["body"]]
+
+
+async def migration(world: World) -> MigrationRecord:
+    """The only move of a session, as its reports tell it once its request has got its first token."""
+    reports = world.api.state.reports
+
+    def outcomes() -> set[MoveOutcome]:
+        found = {row.outcome for one in reports.values() for row in one.migrations}
+        return found | {row.outcome for one in reports.values() for row in one.migration_outcomes}
+
+    await until(lambda: MoveOutcome.COMPLETED in outcomes())
+    (record,) = (row for one in reports.values() for row in one.migrations)
+    for outcome in (row for one in reports.values() for row in one.migration_outcomes):
+        record = record if outcome.transfer is None else with_transfer(record, outcome.transfer)
+    return record
+
+
+def at_rest(running: RunningRouter) -> None:
+    assert running.busy() == 0
+    assert running.scheduler.discrepancies() == ()
+    assert running.router.metrics.accounting_errors == 0
+    assert not running.pool.account.direct
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_blocks_go_ahead_of_the_clients_request_which_stays_as_it_is(world: World, stream: bool) -> None:
+    running, source, target = await settled(world)
+    answer = await running.ask(text=TEXT + "more", stream=stream, headers=HOME, min_tokens=2)
+    assert (answer.status_code, answer.headers["x-fairlead-instance"]) == (200, target.name)
+    naming, (fetching, own) = asked(source)[-1], asked(target)
+    prompt = {"model": "mock", "messages": [{"role": "user", "content": TEXT + "more"}], "max_tokens": 1, "stream": False}
+    assert naming.pop("kv_transfer_params")["do_remote_decode"] is True
+    blocks = fetching.pop("kv_transfer_params")
+    assert (blocks["remote_engine_id"], blocks["do_remote_prefill"]) == (source.name, True)
+    assert naming == fetching == prompt
+    assert own["max_tokens"] == 3 and "kv_transfer_params" not in own and own["min_tokens"] == 2
+    names = [seen["headers"]["x-request-id"] for seen in target.seen]
+    assert names[0] == f"{names[1]}-kv"
+    moved = await migration(world)
+    assert (moved.cache, moved.tokens_recomputed, moved.tokens_moved > 1000) == (CacheFate.MOVED, 0, True)
+    assert moved.transfer_seconds is not None and moved.predicted_transfer_seconds is not None
+    assert running.pool.counters.transfers == {"moved": 1}
+    await until(lambda: running.busy() == 0)
+    at_rest(running)
+
+
+@pytest.mark.parametrize(
+    ("failure", "fate"), [("loss", CacheFate.LOST), ("error", CacheFate.REFUSED), ("silence", CacheFate.LATE), ("", CacheFate.UNNAMED)]
+)
+async def test_what_does_not_come_is_computed_and_recorded_so(world: World, failure: str, fate: CacheFate) -> None:
+    transfer = KvTransferFacts(when=EVERY_MOVE, longest_seconds=0.3 if failure == "silence" else PATIENCE_SECONDS)
+    running, source, target = await settled(world, transfer)
+    target.fetches, source.hands_on = failure, bool(failure)
+    answer = await running.ask(text=TEXT, headers=HOME)
+    assert (answer.status_code, answer.headers["x-fairlead-instance"]) == (200, target.name)
+    assert "kv_transfer_params" not in asked(target)[-1], "the client's request is sent as it is"
+    moved = await migration(world)
+    assert (moved.cache, moved.tokens_moved, moved.tokens_recomputed > 1000) == (fate, 0, True)
+    assert (running.pool.counters.served, running.pool.counters.failed, running.pool.counters.retries) == (2, 0, 0)
+    assert running.pool.counters.transfers == {fate.value: 1}
+    await until(lambda: running.busy() == 0)
+    at_rest(running)
+
+
+async def test_a_source_that_dies_costs_its_time_only(world: World) -> None:
+    running, source, target = await settled(world)
+    await source.stop()
+    answer = await running.ask(text=TEXT, headers=HOME)
+    assert (answer.status_code, answer.headers["x-fairlead-instance"]) == (200, target.name)
+    assert (await migration(world)).cache is CacheFate.LOST
+    at_rest(running)
+
+
+async def test_without_kv_transfer_nobody_is_asked(world: World) -> None:
+    running, source, target = await settled(world, None)
+    assert (await running.ask(text=TEXT, headers=HOME)).status_code == 200
+    assert (len(asked(source)), len(asked(target))) == (1, 1)
+    assert (await migration(world)).cache is None
+
+
+@pytest.mark.parametrize("more", [{"n": 2}, {"prompt_logprobs": 1}])
+async def test_what_names_more_than_one_sequence_is_computed_again(world: World, more: dict[str, Any]) -> None:
+    running, source, target = await settled(world)
+    assert (await running.ask(text=TEXT, headers=HOME, **more)).status_code == 200
+    assert (len(asked(source)), len(asked(target)), (await migration(world)).cache) == (1, 1, None)
+
+
+async def test_an_instance_that_names_no_blocks_is_not_asked_again_for_a_while(world: World) -> None:
+    running, source, target = await settled(world)
+    source.hands_on = False
+    other = {"x-session-id": "t"}
+    world.api.state.set_table(world.table(policy="fairlead", kv_transfer=ALWAYS, version=3, states={target.name: InstanceState.DRAINING}))
+    await until(lambda: target.name not in running.pool.accepting)
+    await running.ask(text="v" + TEXT, headers=other)
+    drain_again = world.table(policy="fairlead", kv_transfer=ALWAYS, version=4, states={source.name: InstanceState.DRAINING})
+    world.api.state.set_table(drain_again)
+    await until(lambda: source.name not in running.pool.accepting)
+    for text, headers in ((TEXT, HOME), ("v" + TEXT, other)):
+        assert (await running.ask(text=text, headers=headers)).status_code == 200
+    assert running.pool.counters.transfers == {"unnamed": 1}
+    troubles = [(name, list(found)) for name, found in running.pool.engines.troubles.items() if found]
+    assert troubles == [(source.name, [EngineTrouble.KV_NOT_HANDED_ON])]
+
+
+async def test_a_move_that_would_not_pay_is_not_tried(world: World) -> None:
+    slow = KvTransferFacts(tokens_per_second=1000.0)  # and 6,250 tokens a second are computed
+    running, source, _ = await settled(world, slow)
+    await running.ask(text=TEXT, headers=HOME)
+    assert (len(asked(source)), (await migration(world)).cache) == (1, None)
+
+
+@pytest.fixture
+async def simulated(world: World) -> AsyncIterator[tuple[RunningRouter, dict[str, RunningEngine]]]:
+    with engine_starter() as start:
+        engines = [start("--kv-lease-seconds", "3000"), start("--kv-lease-seconds", "3000")]
+        addresses = [engine.url.removeprefix("http://") for engine in engines]
+        world.api.state.set_table(routing_table(addresses, model="m", policy="fairlead", kv_transfer=ALWAYS))
+        running = await world.start_router()
+        await until(lambda: running.router.informing.synced)
+        yield running, dict(zip(("i0", "i1"), engines, strict=True))
+
+
+async def test_simulated_engines_hand_a_sessions_blocks_on(world: World, simulated: tuple[RunningRouter, dict[str, RunningEngine]]) -> None:
+    running, engines = simulated
+    document = {"model": "m", "prompt": TEXT, "max_tokens": 4}
+    first = await running.client.post("/v1/completions", json=document, headers=HOME)
+    home = first.headers["x-fairlead-instance"]
+    addresses = [engine.url.removeprefix("http://") for engine in engines.values()]
+    states = {home: InstanceState.DRAINING}
+    world.api.state.set_table(routing_table(addresses, model="m", policy="fairlead", kv_transfer=ALWAYS, version=2, states=states))
+    await until(lambda: home not in running.pool.accepting)
+    turn = {**document, "prompt": TEXT + "next"}
+    answer = await running.client.post("/v1/completions", json=turn, headers=HOME)
+    assert answer.headers["x-fairlead-instance"] != home
+    usage = answer.json()["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == (usage["prompt_tokens"] - 1) // 16 * 16
+    alone = httpx.post(f"{engines[home].url}/v1/completions", json=turn, timeout=PATIENCE_SECONDS)
+    assert answer.json()["choices"] == alone.json()["choices"]
+
+
+async def test_a_cache_can_be_moved_when_nobody_asks(world: World, simulated: tuple[RunningRouter, dict[str, RunningEngine]]) -> None:
+    running, engines = simulated
+    body = b'{"model": "m", "prompt": "%s", "max_tokens": 4}' % TEXT.encode()
+    head = b"POST /v1/completions HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\nx-request-id: r\r\n" % len(body)
+    call = Call("r", 0.0, head, body, stream=False, dialect=Dialect.OPENAI, deadline=1.0)
+    found = await running.router.moves.move(running.pool, prompt_to_move(call), "i0", "i1", PATIENCE_SECONDS)
+    assert (found.fate, found.tokens) == (CacheFate.MOVED, 2048)
+    usage = httpx.post(
+        f"{engines['i1'].url}/v1/completions", content=body, headers={"content-type": "application/json"}, timeout=PATIENCE_SECONDS
+    ).json()["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == 2032
+    at_rest(running)

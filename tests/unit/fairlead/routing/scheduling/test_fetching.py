@@ -1,0 +1,167 @@
+"""Sessions that move and take their KV blocks along: when the scheduler asks for that, and what it learns from it."""
+
+from dataclasses import replace
+
+import pytest
+
+from fairlead.instances import InstanceState
+from fairlead.reports.moves import CacheFate, CacheTransfer
+from fairlead.routing.contracts.decisions import DecisionReason
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.tables import EVERY_MOVE, KvTransferFacts, RoutingTable
+from fairlead_testing.builders.routing import dispatches, entry, table
+
+BLOCK = table(1).engine.block_tokens
+FAST = KvTransferFacts(tokens_per_second=1e6)
+
+
+class Pool:
+    """Two instances; a session has its context at the one that now drains."""
+
+    def __init__(self, transfer: KvTransferFacts | None = FAST, **engine: float) -> None:
+        self._engine = replace(table(1).engine, kv_transfer=transfer, **engine)  # type: ignore[arg-type]
+        self.scheduler = PoolScheduler(self._table(1), "router-0", 0, sample_rate=1.0)
+        self.source = self.turn("r0", 20, 0.0).instance
+        self.end("r0", 1.0)
+        self.scheduler.update_table(self._table(2, **{self.source: InstanceState.DRAINING}), 2.0)
+        self.scheduler.take_records(2.0)
+
+    def _table(self, version: int, **states: InstanceState) -> RoutingTable:
+        entries = [entry(name, states.get(name, InstanceState.SERVING)) for name in "ab"]
+        return replace(table(entries, policy="fairlead"), version=version, engine=self._engine)
+
+    def turn(self, name: str, blocks: int, now: float, **more: object) -> Dispatch:
+        request = RoutingRequest(
+            id=name,
+            arrived_at=now,
+            prompt_tokens=blocks * BLOCK + 1,
+            blocks=tuple(range(blocks)),
+            first_bytes_hash=0,
+            session="s",
+            **{"movable": True, **more},  # type: ignore[arg-type]
+        )
+        (dispatch,) = dispatches(self.scheduler.submit(request, now))
+        return dispatch
+
+    def end(self, name: str, now: float) -> None:
+        self.scheduler.first_token(name, now)
+        self.scheduler.complete(name, now, 10, None)
+
+
+def test_a_session_that_moves_fetches_what_its_home_held() -> None:
+    pool = Pool()
+    dispatch = pool.turn("r1", 22, 3.0)
+    assert (dispatch.transfer_from, dispatch.transfer_tokens, dispatch.miss_tokens) == (pool.source, 20 * BLOCK, 2 * BLOCK + 1)
+    assert dispatch.transfer_seconds is not None
+    assert 0 < dispatch.transfer_seconds < dispatch.longest_transfer_seconds
+    assert dispatch.longest_transfer_seconds == pytest.approx(
+        (22 * BLOCK + 1) / pool.scheduler.table.engine.prefill_tokens_per_second, rel=0.5
+    )
+    pool.scheduler.transferred("r1", 3.4, CacheTransfer(fate=CacheFate.MOVED, seconds=0.4, tokens=20 * BLOCK, predicted_seconds=0.3))
+    pool.end("r1", 4.0)
+    (move,) = pool.scheduler.take_records(5.0).migrations
+    assert (move.cache, move.tokens_moved, move.tokens_recomputed) == (CacheFate.MOVED, 20 * BLOCK, 0)
+    assert (move.transfer_seconds, move.predicted_transfer_seconds) == (0.4, 0.3)
+    assert pool.scheduler.discrepancies() == ()
+
+
+@pytest.mark.parametrize("fate", [CacheFate.LATE, CacheFate.LOST, CacheFate.REFUSED, CacheFate.UNNAMED])
+def test_what_does_not_come_counts_as_computed(fate: CacheFate) -> None:
+    pool = Pool()
+    dispatch = pool.turn("r1", 22, 3.0)
+    pool.scheduler.transferred("r1", 4.0, CacheTransfer(fate=fate, seconds=1.0))
+    load = pool.scheduler.load(dispatch.instance)
+    assert load is not None
+    assert load.pending_prefill_tokens == 22 * BLOCK + 1
+    assert pool.scheduler.discrepancies() == ()
+    pool.scheduler.take_records(5.0)
+    pool.end("r1", 9.0)
+    (outcome,) = pool.scheduler.take_records(10.0).migration_outcomes
+    assert outcome.transfer == CacheTransfer(fate=fate, seconds=1.0), "the move was reported before it had an outcome"
+    source = pool.scheduler.load(pool.source)
+    assert source is not None
+    assert source.transfers_out == 0
+    assert pool.scheduler.prefill_estimate().samples == 1, "its time tells nothing of a prefill"
+
+
+@pytest.mark.parametrize(
+    ("transfer", "more"),
+    [
+        (None, {}),
+        (KvTransferFacts(tokens_per_second=100.0), {}),
+        (FAST, {"movable": False}),
+    ],
+    ids=["not declared", "slower than computing", "its sender cannot"],
+)
+def test_nothing_is_fetched_where_that_is_no_use(transfer: KvTransferFacts | None, more: dict[str, object]) -> None:
+    pool = Pool(transfer)
+    dispatch = pool.turn("r1", 22, 3.0, **more)
+    assert (dispatch.transfer_from, dispatch.longest_transfer_seconds) == (None, 0.0)
+    pool.end("r1", 9.0)
+    (move,) = pool.scheduler.take_records(10.0).migrations
+    assert (move.cache, move.tokens_moved, move.tokens_recomputed) == (None, 0, 20 * BLOCK)
+
+
+def test_every_move_takes_its_blocks_along_where_that_is_asked_for() -> None:
+    pool = Pool(KvTransferFacts(when=EVERY_MOVE, tokens_per_second=100.0, longest_seconds=7.0))
+    dispatch = pool.turn("r1", 22, 3.0)
+    assert (dispatch.transfer_from, dispatch.longest_transfer_seconds) == (pool.source, 7.0)
+
+
+def test_a_request_that_is_retried_fetches_nothing() -> None:
+    pool = Pool()
+    dispatch = pool.turn("r1", 22, 3.0)
+    pool.scheduler.transferred("r1", 3.4, CacheTransfer(fate=CacheFate.MOVED, seconds=0.4, tokens=20 * BLOCK))
+    again = pool.scheduler.retry("r1", 4.0, dispatch.instance)
+    assert not isinstance(again, Dispatch) or again.transfer_from is None
+    assert pool.scheduler.discrepancies() == ()
+
+
+BUSY = 60
+"""Blocks that the holder of a prefix computes while the next request for it comes."""
+
+
+@pytest.mark.parametrize("policy", ["fairlead", "mooncake"])
+@pytest.mark.parametrize("movable", [True, False])
+def test_a_live_pool_weighs_fetching_as_a_modelled_one_does(policy: str, movable: bool) -> None:
+    engine = replace(table(1).engine, kv_transfer=FAST)
+    scheduler = PoolScheduler(replace(table([entry("a"), entry("b")], policy=policy), engine=engine), "router-0", 0, sample_rate=1.0)
+
+    def submit(name: str, blocks: range, now: float) -> list[Dispatch]:
+        request = RoutingRequest(
+            id=name,
+            arrived_at=now,
+            prompt_tokens=len(blocks) * BLOCK + 1,
+            blocks=tuple(blocks),
+            first_bytes_hash=blocks[0],
+            movable=movable,
+        )
+        return list(dispatches(scheduler.submit(request, now)))
+
+    (first,) = submit("first", range(20), 0.0)
+    holder = first.instance
+    scheduler.first_token("first", 4.0)
+    scheduler.complete("first", 4.0, 10, None)
+    (long,) = submit("long", range(BUSY), 5.0)
+    assert long.instance == holder
+    found = [(one.instance != holder, one.transfer_from, one.reason) for one in submit("next", range(20), 5.1)]
+    if movable:
+        assert found == [(True, holder, DecisionReason.PREFIX_REPLICATED)]
+    else:
+        assert all(source is None for _, source, _ in found), "it waits for the holder, or is computed elsewhere"
+    assert scheduler.discrepancies() == ()
+
+
+def test_what_was_measured_is_what_policies_weigh() -> None:
+    pool = Pool(KvTransferFacts())
+    request = pool.turn("r1", 22, 3.0).request
+    view = pool.scheduler._state.view
+    before = view.fetching(request)
+    assert before is not None
+    assert before.rate == pytest.approx(2 * view.prefill_speed), "half of what computing takes, as long as nothing is known"
+    pool.scheduler.transferred("r1", 5.0, CacheTransfer(fate=CacheFate.MOVED, seconds=2.0, tokens=20 * BLOCK))
+    after = view.fetching(request)
+    assert after is not None
+    assert after.rate > 20 * BLOCK / 2.0, "the new part of the prompt was computed in that time too"
