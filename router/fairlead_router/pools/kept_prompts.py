@@ -15,7 +15,7 @@ from fairlead.tables import PoolKey
 from fairlead_router.protocols.dialects import Dialect
 
 IDLE_SECONDS = 3600.0
-"""A session without a turn for so long is given up."""
+"""A session without a turn for this time is given up."""
 _OVERHEAD_BYTES = 2048
 """Memory that a prompt takes beside its body, without its blocks."""
 

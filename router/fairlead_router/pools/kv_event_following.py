@@ -169,7 +169,7 @@ class KvEventFollower:
                 self._subscribe(followed, sources)
 
     def _by_topic(self, followed: _Followed) -> tuple[EventSource, ...]:
-        """The source of an engine that does not report one, by the topic of its messages here."""
+        """The source of an engine that does not report where it publishes, by the topic of messages received here."""
         if followed.events is not None and followed.events.told[0].endpoint == BY_TOPIC:
             return followed.events.told
         topic = None if self.central is None else self.central.topic_of(followed.instance, followed.address)
@@ -222,8 +222,8 @@ class KvEventFollower:
             return (
                 f"it connects to {endpoint} to publish its KV events; {_BIND}, or set FAIRLEAD_KV_EVENTS_PORT and point it at the routers"
             )
-        unknown = "" if self.central is None else _unknown_words(self.central)
-        return f"it connects to {endpoint} to publish its KV events, and none came to this router; {_REPLAY}{unknown}"
+        told = "" if self.central is None else _unknown_words(self.central)
+        return f"it connects to {endpoint} to publish its KV events, and none came to this router; {_REPLAY}{told}"
 
     def _complain(self, followed: _Followed, complaint: str) -> None:
         if complaint != followed.complaint:

@@ -113,12 +113,14 @@ class Heirs:
                 task.result()
         leaving = self._leaving(pool, account, now)
         computing = sum(entry.accepting and entry.role is not Role.DECODE for entry in pool.table.instances)
-        speed = computing * pool.table.engine.prefill_tokens_per_second / self._pools.routers
+        if not leaving or not computing:
+            return
+        speed = computing * (pool.scheduler.prefill_figure(now).value or 0.0) / self._pools.routers
         budget = pool.table.routing.hand_over_budget * speed
         account.balance = min(SAVED_SECONDS * budget, account.balance + budget * (now - account.at))
         account.at = now
         at_once = max(1, computing // self._pools.routers)
-        if not leaving or not computing or account.balance <= 0 or pool.account.waiting or len(account.under_way) >= at_once:
+        if account.balance <= 0 or pool.account.waiting or len(account.under_way) >= at_once:
             return
         for _, prompt in self._prompts.worths(pool.key, leaving, now):
             if len(account.under_way) >= at_once or account.balance <= 0:

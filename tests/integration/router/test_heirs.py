@@ -9,8 +9,10 @@ import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports.bindings import BindingReason
+from fairlead.tables import EVERY_MOVE, KvTransferFacts
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.engine import StartEngine, engine_starter
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 
 WORDS = "of harbours, cranes and pilots there is much to tell, and more of ships. " * 60
@@ -119,6 +121,16 @@ async def test_a_session_that_has_found_another_home_stays_there(world: World, s
     change(world, running, leaving, InstanceState.DRAINING)
     await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
     assert (await turn(running, "s0", "go on"))[0] == home
+
+
+async def test_an_heir_fetches_the_blocks_of_an_instance_that_still_has_them_where_engines_hand_them_on(world: World) -> None:
+    moves: dict[str, Any] = {"policy": "fairlead", "kv_transfer": KvTransferFacts(when=EVERY_MOVE, longest_seconds=PATIENCE_SECONDS)}
+    running = await world.ready(2, hand_over_budget=1.0, **moves)
+    home = (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"]
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
+    assert running.pool.counters.transfers == {"moved": 1}
+    assert (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"] != home
 
 
 async def test_a_lost_instances_sessions_have_heirs_too(world: World, start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch) -> None:

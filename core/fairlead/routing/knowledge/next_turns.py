@@ -9,9 +9,9 @@ from math import log2
 SOON_SECONDS = 300.0
 """A next turn counts if it is expected within this time: what is computed for later ones is evicted again."""
 OVERHEAD_TOKENS = 512
-"""A request costs as much as so many tokens, however short its prompt is."""
+"""A request costs this many tokens beside those of its prompt."""
 FORGET_AT = 4096
-"""When so many pauses and ends are counted, they are halved: sessions of today are not those of last month."""
+"""When this many pauses and ends are counted, they are halved: sessions of today are not those of last month."""
 _STEPS_PER_DOUBLING = 2
 _EDGES = tuple(2 ** (step / _STEPS_PER_DOUBLING) for step in range(25 * _STEPS_PER_DOUBLING))
 """Bounds of the classes of pauses in seconds, from one second to half a year."""
@@ -32,11 +32,11 @@ class NextTurns:
         self._counted = 0.0
 
     def came(self, pause_seconds: float) -> None:
-        """A turn came so long after the one before it."""
+        """A turn came, this long after the one before it."""
         self._count(self._came, pause_seconds)
 
     def ended(self, pause_seconds: float) -> None:
-        """No turn came for so long, and the session is no longer looked at."""
+        """No turn came for this time, and the session is no longer looked at."""
         self._count(self._ended, pause_seconds)
 
     def _count(self, counts: list[float], seconds: float) -> None:
@@ -48,7 +48,7 @@ class NextTurns:
             self._counted /= 2
 
     def likelihood(self, idle_seconds: float, soon_seconds: float = SOON_SECONDS) -> float:
-        """The share of sessions idle for so long that had a turn within the next `soon_seconds`, between 0 and 1.
+        """The share of sessions idle for this time that had a turn within the next `soon_seconds`, between 0 and 1.
 
         Before anything was seen it falls with the time idle: as if turns came like those of all sessions that were ever
         as long idle as they are given (Laplace's rule, with one that came and one that did not).

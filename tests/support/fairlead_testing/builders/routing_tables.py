@@ -40,10 +40,12 @@ def routing_table(
     roles: Iterable[Role] = (),
     modelled: ModelledFacts | None = None,
     continue_answers: str = "Disabled",
+    hand_over_budget: float = 0.0,
     kv_transfer: KvTransferFacts | None = None,
 ) -> RoutingTable:
     """A table of one instance per address, called `i0`, `i1`, … unless `ids` are given; of role both by default. An
     answer that breaks off ends, unless a test wants it to go on elsewhere: scripted engines begin each answer again.
+    Nor are sessions handed over: engines get what a test's clients send.
     """
     addresses = tuple(addresses)
     names = tuple(ids) if ids is not None else tuple(f"i{index}" for index in range(len(addresses)))
@@ -65,7 +67,11 @@ def routing_table(
             kv_transfer=kv_transfer,
         ),
         routing=RoutingFacts(
-            policy=policy, parameters=parameters or {}, prefills_in_flight=prefills_in_flight, continue_answers=continue_answers
+            policy=policy,
+            parameters=parameters or {},
+            prefills_in_flight=prefills_in_flight,
+            continue_answers=continue_answers,
+            hand_over_budget=hand_over_budget,
         ),
         session=SessionFacts(),
         slo=SloFacts(),
