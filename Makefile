@@ -59,11 +59,11 @@ simulation: .venv/ready ## pools in virtual time, in parallel
 RESTING := cluster reproductions simulation browser
 PASSED := $(patsubst %/,%,$(dir $(UNIT_BIN)))/passed-
 files = uv.lock $(shell find $(1) -type f -not -name '*.pyc')
-SIMULATED := reproductions benchmarks core/fairlead simulator tests/support
+SIMULATED := reproductions benchmarks core simulator cluster/src tests/support
 $(PASSED)cluster: $(call files,cluster sandbox tests/integration/sandbox) | .venv/ready
 $(PASSED)reproductions: $(call files,$(SIMULATED) tests/reproductions) | .venv/ready
-$(PASSED)simulation: $(call files,$(SIMULATED) tests/simulation) | .venv/ready
-$(PASSED)browser: $(call files,webui/fairlead_web core tests/support tests/e2e tests/tools) | .venv/ready
+$(PASSED)simulation: $(call files,$(SIMULATED) controlplane tests/simulation) | .venv/ready
+$(PASSED)browser: $(call files,webui/fairlead_web controlplane host sandbox cluster/src core tests/support tests/e2e/web tests/tools) tests/e2e/conftest.py | .venv/ready
 $(addprefix $(PASSED),$(RESTING)):
 	@$(MAKE) --no-print-directory $(patsubst $(PASSED)%,%,$@) ARGS=
 	@touch $@

@@ -33,7 +33,6 @@ steps from 200 finished answers; now 24 observations are enough, running answers
 routers start at saturation: Mooncake's synthetic trace at 1×, three seeds, `fairlead` 67.1 % then and 88.8 % now; its
 conversations 89.0 and 91.8 %.
 
-No section was run since late requests go ahead of others that they harm in nothing ([experiments.md](experiments.md#late-requests-that-harm-nobody)).
 In *The default policy on traffic nobody tuned for*, output tokens per second go until the last answer's end, which is later than all others' where
 one answer is long; three seeds, with tokens counted while requests arrive, are in [measurements.md](measurements.md#which-gaps-are-real).
 Routers told nothing by others, in *Routers that cannot ask each other*, chose by another hash then.

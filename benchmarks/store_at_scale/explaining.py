@@ -29,7 +29,7 @@ async def sequential_scans(url: str, asked: list[Question]) -> tuple[int, list[s
     seen: set[str] = set()
     found: list[str] = []
     try:
-        with psycopg.connect(plain(url), autocommit=True) as connection:
+        with psycopg.connect(plain(url), autocommit=True, options="-c fairlead.router_live_seconds=10") as connection:
             rows = connection.execute(
                 "SELECT relname, reltuples FROM pg_class WHERE relkind = 'r' AND reltuples > %s", (LARGE_ROWS,)
             ).fetchall()

@@ -68,7 +68,7 @@ class CentralSocket:
         return True
 
     def give_up(self) -> None:
-        """See `Readable`: what comes is not read any more, and its subscriptions live on replays."""
+        """See `Readable`: arriving messages are no longer read, and its subscriptions live on replays."""
         self._reader.unwatch(self._socket)
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class CentralSubscription(Subscription):
         return super().is_settled or (self._polls and not self._closed and self.state is SourceState.REPLAYING)
 
     def hear(self, frames: list[bytes]) -> None:
-        """A message of its topic. What comes faster than it is read is dropped, and asked for again."""
+        """A message of its topic. Messages that arrive faster than they are read are dropped, and asked for again."""
         self.connected = self._heard_since_look = True
         if len(self._arrived) < MOST_MESSAGES_WAITING:
             self._arrived.append(frames)

@@ -43,7 +43,7 @@ def _could_decode(other: InstanceEntry, prefill: InstanceEntry, pool: Pool, chos
 
 
 def rank_for_all(dispatch: Dispatch) -> int | None:
-    """The data-parallel rank that the engines are told. A side-car passes one header to both instances, so their ranks
+    """The data-parallel rank sent to the engines. A side-car passes one header to both instances, so their ranks
     must be the same; else each engine chooses.
     """
     rank = rank_of(dispatch.instance)

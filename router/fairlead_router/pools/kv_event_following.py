@@ -169,7 +169,7 @@ class KvEventFollower:
                 self._subscribe(followed, sources)
 
     def _by_topic(self, followed: _Followed) -> tuple[EventSource, ...]:
-        """The source of an engine that does not tell where it publishes, by the topic of what came here."""
+        """The source of an engine that does not report where it publishes, by the topic of messages received here."""
         if followed.events is not None and followed.events.told[0].endpoint == BY_TOPIC:
             return followed.events.told
         topic = None if self.central is None else self.central.topic_of(followed.instance, followed.address)

@@ -325,7 +325,7 @@ def test_prefill_and_decode_engines_are_served_together(tmp_path: Path, start: S
     with serving(tmp_path / "divided", *flags) as running:
         running.until_states(**{f"127.0.0.1-{one.port}": "Serving" for one in (prefill, *decodes)})
         body = {"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": SENTENCE * 40}]}
-        answer = asking().post(f"{running.url('gateway')}/v1/chat/completions", json=body)
+        answer = asking().post(f"{running.url('router-0')}/v1/chat/completions", json=body)
         assert answer.status_code == 200, answer.text
         assert answer.headers["x-fairlead-instance"] == f"127.0.0.1-{prefill.port}"
         assert answer.headers["x-fairlead-decode"] in {f"127.0.0.1-{one.port}" for one in decodes}

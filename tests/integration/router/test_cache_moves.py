@@ -180,6 +180,7 @@ async def test_simulated_engines_hand_a_sessions_blocks_on(world: World, simulat
     turn = {**document, "prompt": TEXT + "next"}
     answer = await running.client.post("/v1/completions", json=turn, headers=HOME)
     assert answer.headers["x-fairlead-instance"] != home
+    assert running.pool.counters.transfers == {"moved": 1}
     usage = answer.json()["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] == (usage["prompt_tokens"] - 1) // 16 * 16
     alone = httpx.post(f"{engines[home].url}/v1/completions", json=turn, timeout=PATIENCE_SECONDS)

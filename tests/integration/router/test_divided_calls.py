@@ -10,7 +10,7 @@ import pytest
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import EarlyRejectionFacts, ModelledFacts
-from fairlead_router.pools.handovers import ENOUGH
+from fairlead_router.pools.instance_choice import ENOUGH
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
 
 ROLES = (Role.PREFILL, Role.PREFILL, Role.DECODE, Role.DECODE)

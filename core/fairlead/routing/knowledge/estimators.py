@@ -395,6 +395,10 @@ class DecodeTimes:
             if self._fitted_samples == RECALLED_UNTIL:
                 self.forget_recalled()
 
+    def is_crowded(self, now: float) -> bool:
+        """Whether a further observation would add nothing to the fit."""
+        return self._fit.is_crowded(now)
+
     def forget_older(self, now: float) -> None:
         """Forget observations that are too old; when all are, nothing is known any longer."""
         self._observed.forget_older(now - MEMORY_SECONDS)

@@ -47,7 +47,7 @@ class LeastSquares:
         self._next = 0
         self._count = 0
         self._since_fit = 0
-        self._fitted_at = -inf
+        self._fitted_at = self._observed_at = -inf
 
     def __len__(self) -> int:
         return self._count
@@ -64,7 +64,7 @@ class LeastSquares:
 
     def observe(self, features: tuple[float, ...], value: float, now: float) -> None:
         """Take one observation into the fit."""
-        at = self._next
+        at, self._observed_at = self._next, now
         self._features[at], self._values[at], self._seen_at[at] = features, value, now
         self._next = (at + 1) % FITTED_OBSERVATIONS
         self._count = min(self._count + 1, FITTED_OBSERVATIONS)
@@ -76,6 +76,10 @@ class LeastSquares:
     def _is_due(self, now: float) -> bool:
         many = self._count < FITTED_OBSERVATIONS or self._since_fit >= 4 * FITTED_OBSERVATIONS
         return many or not 0 <= now - self._fitted_at < FITTED_SECONDS
+
+    def is_crowded(self, now: float) -> bool:
+        """Whether an observation can be left out, as more come than are kept between two fits."""
+        return self._count == FITTED_OBSERVATIONS and 0 <= now - self._observed_at < FITTED_SECONDS / FITTED_OBSERVATIONS
 
     def forget(self, before: float) -> None:
         """Let go of what was observed before then; without any observation left the model is what it was at first."""

@@ -38,7 +38,7 @@ AGAIN_SECONDS = 0.5
 after each fifth would cost a twentieth of all that a router does.
 """
 AGAIN_TIMES = 5
-"""It is found again when so many times all are new, however soon that is."""
+"""It is computed again once all kept prefills were replaced this many times, however soon that is."""
 ODD = 2.0
 """A prefill this many times faster or slower than the median says nothing about the others."""
 FAST_SHARE = 0.25

@@ -26,7 +26,7 @@ AGAIN_SECONDS = 0.5
 after each tenth would cost more than a tenth of all that a router does.
 """
 AGAIN_TIMES = 4
-"""They are found again when so many times all are new, however soon that is."""
+"""They are computed again once all kept answers were replaced this many times, however soon that is."""
 NEAR_SHARE = 0.9
 """Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
@@ -61,7 +61,7 @@ class WholeAnswers:
         self._at = np.zeros(KEPT_ANSWERS)
         self._instances: list[str] = [""] * KEPT_ANSWERS
         self._next = self._count = self._new = 0
-        self._measured_at = -inf
+        self._measured_at = self._observed_at = -inf
 
     def observe(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
@@ -76,7 +76,7 @@ class WholeAnswers:
         row = prompt_tokens / seconds, steps / seconds, steps * context_tokens / seconds, steps * requests / seconds
         if min(row) < 0 or not sum(row) < inf:  # a sum is no number where one of its parts is none
             return False
-        at = self._next
+        at, self._observed_at = self._next, now
         self._rows[at], self._at[at], self._instances[at] = row, now, instance
         self._next, self._count, self._new = (at + 1) % KEPT_ANSWERS, min(self._count + 1, KEPT_ANSWERS), self._new + 1
         if self._count < ENOUGH_ANSWERS or self._new < AGAIN_SHARE * self._count:
@@ -86,6 +86,10 @@ class WholeAnswers:
         self._measured_at = now
         self._measure()
         return True
+
+    def is_crowded(self, now: float) -> bool:
+        """Whether an answer can be left out, as more come than are kept between two times that figures are found."""
+        return self._count == KEPT_ANSWERS and 0 <= now - self._observed_at < AGAIN_SECONDS / KEPT_ANSWERS
 
     def forget(self, instance: str) -> None:
         """Forget an instance that is gone, or where another engine runs now."""

@@ -6,8 +6,8 @@
     ┌───────────────────┐   even if sent at once    ┌────────┐
     │ able: planned     │ ────────────────────────► │  late  │
     │   or left out,    │        find_late          └────────┘
-    │   at each look    │                                │  the shortest, while late ones may go and no planned
-    └───────────────────┘                                │  one is harmed, or from the time kept for late ones
+    │   at each look    │                                │  the shortest, while late ones may go and nothing
+    └───────────────────┘                                │  planned waits, or from the time kept for late ones
               │  of the planned, the shortest            │
               ▼  that makes no other late                ▼
     ────────────────────────────── sent ──────────────────────────────
@@ -15,8 +15,7 @@
 Planned is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline,
 leaving out the longest prefill whenever one would be late). For example, with a target of 5 s and prefills of 1, 2 and
 4 s that came at once, the 1 and the 2 are planned and the 4 is left out; it is late as soon as 4 s no longer fit before
-its deadline. When late ones may go, `late_requests` says. One also goes before the planned if they are in time after it
-and keep as much as a rest leaves them: held back, a cached prompt of a tenth of a second waits behind every new one.
+its deadline. When late ones may go, `late_requests` says.
 
 Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
 (`contracts.rests`). What is short may go before its rest, which is then owed: so short prefills go together, and their
@@ -178,9 +177,7 @@ class DeadlineQueue:
             return self._taken(late, now)
         planned, _ = self._plan(now)
         if planned:
-            return (
-                self._taken(late, now) if late is not None and self._harms_nobody(late, planned, now) else self._take_planned(planned, now)
-            )
+            return self._take_planned(planned, now)
         if late is None and self._able:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
             late = min(self._able.values(), key=shortness)
         if late is None or not self._rules.late_may_go():
@@ -250,19 +247,6 @@ class DeadlineQueue:
         order.
         """
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
-
-    def _harms_nobody(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> bool:
-        """Whether all planned are in time after this late request too, and a quarter of the target is left for what
-        comes next. It takes no more than that itself; while late ones may not go, it is short and had its rest.
-        """
-        seconds, spare = self._seconds(late), RESERVE * self._target
-        left = slack(planned, now + self._ahead_seconds(now)) - seconds - self._rest_seconds(seconds)
-        if left < spare or seconds > spare:
-            return False
-        calm = self._rules.late_may_go()
-        if now >= self._rested_at(seconds, now):
-            return calm or seconds <= SHORT_SECONDS
-        return calm and self._rules.has_time()
 
     def _shortest_late(self) -> TrackedRequest | None:
         """The shortest of the late, or of those of the tenant that has had the least."""

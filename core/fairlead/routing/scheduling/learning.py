@@ -90,7 +90,7 @@ def learn_whole_answer(
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
         return
-    if tracked.transfer is not None:
+    if tracked.transfer is not None or state.prefill_times.whole.is_crowded(now):
         return
     ended = served_on.history.advance(now, served_on.decode_tokens, served_on.decoding)
     seconds = ended.at - began.at
@@ -187,7 +187,7 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
         state.decode_times.observe_answer(decoded_on.entry.id, output_tokens, now - tracked.first_token_at, now)
     if tracked.first_token_at is not None and output_tokens > 1:
         state.late.saw_answer(late=now - tracked.first_token_at > (output_tokens - 1) * state.table.slo.tpot_seconds)
-    if state.learns_decoding:
+    if state.learns_decoding and not state.decode_times.is_crowded(now):
         _learn_steps(state, tracked, decoded_on, now, output_tokens)
 
 

@@ -47,9 +47,18 @@ TEMPLATE_ONLY = {
 }
 """What an engine is started with; `timeScale` is in its speed, the rest nobody is told."""
 
-POOLS_OWN = {"bytesPerToken": 3, "canary": True, "replaceStalledAfter": "9s"}
+POOLS_OWN = {
+    "bytesPerToken": 3,
+    "canary": True,
+    "replaceStalledAfter": "9s",
+    "kvTransfer.kind": "Nixl",
+    "kvTransfer.when": "Always",
+    "kvTransfer.longest": "9s",
+    "kvTransfer.tokensPerSecond": 9,
+}
 """Rings are keyed by blocks of bytes, so all of a pool's instances must be reckoned with in the same ones; how engines
-that hang are found and replaced is nothing that one is started with.
+that hang are found and replaced is nothing that one is started with. Whether an engine hands KV blocks on is asked of
+it, and none are moved between instances of two revisions.
 """
 
 IDENTITY = PoolIdentity(namespace="default", name="chat", uid="u1")

@@ -9,13 +9,22 @@ import pytest
 from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
-from fairlead_router.engines.engine_pages import EngineFigures, EnginePage, PageUnreadable, ToldModels, read_models, read_page
+from fairlead_router.engines.engine_pages import (
+    EngineFigures,
+    EnginePage,
+    PageUnreadable,
+    ToldModels,
+    fetched_blocks,
+    read_models,
+    read_page,
+)
 from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.engine_lives import EngineLives
 from fairlead_router.pools.engine_metrics import EngineScraper
+from fairlead_router.pools.known_engines import KnownEngines
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.relaying.sending import without_credentials
@@ -436,3 +445,19 @@ async def test_the_silence_of_an_engine_that_is_gone_is_forgotten() -> None:
     stage.silences.unanswered("10.0.0.9:8000")
     await stage.scraper.scrape()
     assert stage.silences.since("10.0.0.9:8000") == math.inf
+
+
+def test_a_tokens_kv_bytes_are_those_that_engines_fetched_by_the_tokens_that_came_with_them() -> None:
+    page = b"""vllm:nixl_bytes_transferred_sum{engine="0"} 4096.0
+vllm:nixl_bytes_transferred_sum{engine="1"} 1024.0
+vllm:nixl_bytes_transferred_count{engine="0"} 2.0
+vllm:prompt_tokens_by_source_total{engine="0",source="local_compute"} 900.0
+vllm:prompt_tokens_by_source_total{engine="0",source="external_kv_transfer"} 64.0
+vllm:prompt_tokens_by_source_total{engine="1",source="external_kv_transfer"} 16.0
+"""
+    assert fetched_blocks(page) == (5120.0, 80.0)
+    known = KnownEngines(CHAT)
+    assert known.kv_bytes_per_token is None
+    known.read_fetched("a", *fetched_blocks(page))
+    known.read_fetched("b", 0.0, 0.0)
+    assert known.kv_bytes_per_token == 64.0

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.pools.handovers import ENOUGH, PAUSE_SECONDS, TRY_SECONDS, Handovers
+from fairlead_router.pools.instance_choice import ENOUGH, PAUSE_SECONDS, TRY_SECONDS, Handovers
 from fairlead_testing.examples import examples
 
 

@@ -134,14 +134,16 @@ def test_on_a_full_pool_it_is_worth_eight_seconds_of_waiting() -> None:
 
 def test_what_decodes_on_an_instance_makes_waits_there_longer() -> None:
     """Decodes that need half of i0's time get 0.85 s for each second of what is ahead, and of the prefill itself."""
-    vectors = PoolVectors.of([busy("i0", 1.0), busy("i1", 1.0)], 1000, lambda load: 0.5 if load.entry.id == "i0" else 0.0)
+    loads = [busy("i0", 1.0), busy("i1", 1.0)]
+    loads[0].decoding = 1
+    vectors = PoolVectors.of(loads, 1000, lambda load: 0.5 if load.entry.id == "i0" else 0.0)
     wait, rest = waits(np.array([1.28, 1.28]), vectors.ahead_seconds(0.0), None, vectors, 0.0)
     assert (wait.tolist(), rest.tolist()) == ([1.85, 1.0], [1.28 * 0.85, 0.0])
 
 
-def test_an_idle_engine_rests_from_its_last_prefill_on() -> None:
+def test_an_engine_without_prefills_rests_from_its_last_one_on() -> None:
     load = busy("i0")
-    load.last_first_token_at = 10.0
+    load.last_first_token_at, load.decoding = 10.0, 1
     vectors = PoolVectors.of([load], 1000, lambda load: 0.5)
     rests = [float(waits(np.array([2.0]), vectors.ahead_seconds(now), None, vectors, now)[1][0]) for now in (10.0, 11.5, 13.0)]
     assert rests == pytest.approx([1.7, 0.2, 0.0])
