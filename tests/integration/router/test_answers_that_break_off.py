@@ -162,6 +162,8 @@ async def test_an_engine_that_refused_a_rest_is_believed_for_ten_minutes(world: 
     for _ in range(3):
         await hand_overs.look()
     assert len(asked(one)) + len(asked(second if one is first else first)) == 3, "it stays where it is"
+    for engine in world.engines:
+        running.scheduler.instance_worked(engine.name, running.router.now())
     for refused in hand_overs._carrying._refused:
         hand_overs._carrying._refused[refused] -= REFUSED_SECONDS
     await hand_overs.look()
