@@ -30,7 +30,7 @@ from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import read_whole
+from fairlead_router.protocols.answers import decoded, read_whole
 from fairlead_router.relaying.calls import Call, Leg
 from fairlead_router.relaying.dividing import blocks_of, prefill_leg
 from fairlead_router.relaying.sending import without_credentials
@@ -79,7 +79,7 @@ class _Failed(Exception):
 
 def prompt_to_move(call: Call) -> PromptToMove:
     """The prompt of a call, which must be divisible (`dividing.is_divisible`)."""
-    document = orjson.loads(call.body) if call.document is None else call.document
+    document = decoded(call.body) if call.document is None else call.document  # a body may have NaN in it
     return PromptToMove(prefill_leg(call, document), lambda blocks: prefill_leg(call, document, blocks))
 
 

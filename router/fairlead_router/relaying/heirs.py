@@ -15,8 +15,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from fairlead.instances import InstanceState, Role
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
@@ -25,6 +23,8 @@ from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.pools.tickets import Ticket
+from fairlead_router.protocols.answers import decoded
+from fairlead_router.protocols.answers_so_far import encoded
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.proxying import Proxy
@@ -141,6 +141,7 @@ class Heirs:
         return {one for one in away if instance_of(one) in draining or now - account.since[one] >= BLINK_SECONDS}
 
     async def _hand_over(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
+        prompt.given_up = True  # however that ends, but for an instance that computes it
         call = self._call(pool, prompt)
         request = replace(
             prompt.request,
@@ -158,9 +159,9 @@ class Heirs:
         ticket = call.ticket
         served = ticket is not None and ticket.ending is Ending.SERVED
         if ticket is None or not isinstance(ticket.verdict, Dispatch) or not served:
-            prompt.given_up = True
             pool.counters.handed_over["failed"] += 1
             return
+        prompt.given_up = False
         account.balance += prompt.request.prompt_tokens - _computed(ticket)
         pool.counters.handed_over["warmed"] += 1
         pool.counters.handed_over_tokens += _computed(ticket)
@@ -168,8 +169,8 @@ class Heirs:
             prompt.instance = ticket.verdict.instance
 
     def _call(self, pool: Pool, prompt: KeptPrompt) -> Call:
-        document = _for_one_token(orjson.loads(prompt.body), prompt.dialect)
-        body = orjson.dumps(document)
+        document = _for_one_token(decoded(prompt.body), prompt.dialect)
+        body = encoded(document)
         call_id = self._calls.next_id()
         head = _LENGTH.sub(b"content-length: %d\r\n" % len(body), prompt.head, count=1)
         head = _ID.sub(b"x-request-id: %s\r\n" % call_id.encode(), head, count=1)

@@ -2,6 +2,7 @@
 the client sees, what is recorded, and what happens when that fails.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -106,6 +107,25 @@ async def test_what_does_not_come_is_computed_and_recorded_so(world: World, fail
     assert (moved.cache, moved.tokens_moved, moved.tokens_recomputed > 1000) == (fate, 0, True)
     assert (running.pool.counters.served, running.pool.counters.failed, running.pool.counters.retries) == (2, 0, 0)
     assert running.pool.counters.transfers == {fate.value: 1}
+    await until(lambda: running.busy() == 0)
+    at_rest(running)
+
+
+async def test_a_body_with_a_number_that_json_has_not_moves_like_others(world: World) -> None:
+    running, _, target = await settled(world)
+    body = f'{{"model": "mock", "messages": [{{"role": "user", "content": "{TEXT}"}}], "max_tokens": 3, "bias": NaN}}'
+    answer = await running.client.post("/v1/chat/completions", content=body, headers=HOME)
+    assert (answer.status_code, answer.headers["x-fairlead-instance"]) == (200, target.name)
+    assert running.pool.counters.transfers == {"moved": 1}
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_move_leaves_nothing_counted(world: World) -> None:
+    running, source, target = await settled(world)
+    target.fetches = "silence"
+    asking = asyncio.create_task(running.ask(text=TEXT, headers=HOME))
+    await until(lambda: len(asked(target)) == 1)
+    assert running.pool.account.direct == {source.name: 1, target.name: 1}
+    asking.cancel()
     await until(lambda: running.busy() == 0)
     at_rest(running)
 

@@ -143,6 +143,22 @@ async def test_a_lost_instances_sessions_have_heirs_too(world: World, start_engi
     assert (await turn(running, "s0", "go on"))[1] > 800
 
 
+async def test_a_prompt_that_is_not_strict_json_has_an_heir_too(world: World) -> None:
+    running = await world.ready(2, hand_over_budget=1.0)
+    body = f'{{"model": "mock", "prompt": "{WORDS}", "max_tokens": 4, "bias": NaN, "salt": {10**30}}}'
+    answer = await running.client.post("/v1/completions", content=body)
+    assert answer.status_code == 200, answer.text
+    change(world, running, answer.headers["x-fairlead-instance"], InstanceState.DRAINING)
+    await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
+
+
+async def test_what_no_turn_can_go_on_with_is_not_kept(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine)
+    answer = await running.client.post("/v1/embeddings", json={"model": "m", "input": WORDS})
+    assert answer.status_code == 200, answer.text
+    assert list(running.router.heirs._prompts.of(running.pool.key)) == []
+
+
 async def test_without_a_budget_no_prompt_is_kept_and_none_computed(world: World, start_engine: StartEngine) -> None:
     running = await site(world, start_engine, hand_over_budget=0.0)
     where = await homes(running, 3)
