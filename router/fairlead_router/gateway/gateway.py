@@ -172,6 +172,7 @@ class Gateway:
         head = request_head(scope, forwarded, client_id or request.id.encode(), length=len(body))
         call = self._calls.new(request.id, arrived, head, body, stream=parsed.stream, dialect=endpoint.dialect)
         call.asks_usage = change
+        call.generates = endpoint.streams
         call.model = name
         if pool.divides and divisible:
             call.document = parsed.document if parsed.model == name else {**parsed.document, "model": name}

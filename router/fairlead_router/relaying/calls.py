@@ -89,8 +89,8 @@ class Call:
     """
 
     __slots__ = (
-        "_kept", "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "give_up",
-        "gone", "head", "hides_usage", "id", "losses", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket",
+        "_kept", "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "generates",
+        "give_up", "gone", "head", "hides_usage", "id", "losses", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket",
         "tokens",
     )  # fmt: skip
 
@@ -114,6 +114,8 @@ class Call:
         self._kept: AnswerSoFar | None = None
         self.rest: CarriedAnswer | None = None
         """Its answer had begun, and another engine is asked for the rest."""
+        self.generates = False
+        """Whether a model goes on with its prompt, so that a later prompt may begin with it: no embedding, score or batch."""
         self.model = ""
         """The name by which engines know the call's model or adapter; "" for a call without one."""
         self.stream = stream

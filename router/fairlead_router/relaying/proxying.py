@@ -368,12 +368,12 @@ class Proxy:
 
     def _keep_prompt(self, exchange: Exchange, now: float) -> None:
         """Keep what may have to be computed elsewhere. What needs its client's credential, or a conversation that its
-        engine keeps, cannot be asked for again.
+        engine keeps, cannot be asked for again; with an embedding nothing goes on.
         """
         pool, call, request = exchange.pool, exchange.call, exchange.ticket.request
         if pool.table.routing.hand_over_budget <= 0 or request.warms or not request.blocks or request.within is not None:
             return
-        if call.rest is None and not pool.pass_credentials:
+        if call.generates and call.rest is None and not pool.pass_credentials:
             prompt = KeptPrompt(request, call.head, call.body, call.dialect, call.model, exchange.dispatch.instance, now)
             self._prompts.keep(pool.key, prompt)
 
