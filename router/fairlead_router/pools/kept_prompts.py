@@ -18,6 +18,8 @@ IDLE_SECONDS = 3600.0
 """A session without a turn for this time is given up."""
 _OVERHEAD_BYTES = 2048
 """Memory that a prompt takes beside its body, without its blocks."""
+_BLOCK_BYTES = 56
+"""Memory of the key of a block, a whole number of 64 bits, and of its place in a tuple."""
 
 
 class KeptPrompt:
@@ -41,7 +43,8 @@ class KeptPrompt:
     @property
     def bytes(self) -> int:
         """The memory that it takes."""
-        return len(self.body) + len(self.head) + 8 * len(self.request.blocks) + _OVERHEAD_BYTES
+        blocks = len(self.request.blocks) + len(self.request.engine_blocks)
+        return len(self.body) + len(self.head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES
 
 
 class _Sessions:
@@ -95,6 +98,11 @@ class KeptPrompts:
         _, prompt = sessions.prompts.popitem(last=False)
         self.bytes -= prompt.bytes
         sessions.turns.ended(max(0.0, now - prompt.at))
+
+    def keep_only(self, pools: Collection[PoolKey]) -> None:
+        """Keep nothing of others, which are deleted."""
+        for pool in self._pools.keys() - set(pools):
+            self.forget(pool)
 
     def forget(self, pool: PoolKey) -> None:
         """Keep nothing of this pool any more."""

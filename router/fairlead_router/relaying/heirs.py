@@ -97,6 +97,7 @@ class Heirs:
             return
         self._prompts.expire(now)
         pools = self._pools.all()
+        self._prompts.keep_only([pool.key for pool in pools])
         for pool in tuple(self._accounts):
             if pool not in pools:
                 del self._accounts[pool]
@@ -134,7 +135,8 @@ class Heirs:
         """Targets with sessions that take no requests any more, and will not in a moment."""
         draining = {entry.id for entry in pool.table.instances if entry.state is InstanceState.DRAINING}
         known = {prompt.instance for prompt in self._prompts.of(pool.key)}
-        before = {name: revision for name, revision in account.revisions.items() if name in set(map(instance_of, known))}
+        sought = set(map(instance_of, known))
+        before = {name: revision for name, revision in account.revisions.items() if name in sought}
         account.revisions = {**before, **{entry.id: entry.revision for entry in pool.table.instances}}
         away = {one for one in known if instance_of(one) not in pool.accepting}
         account.since = {one: account.since.get(one, now) for one in away}

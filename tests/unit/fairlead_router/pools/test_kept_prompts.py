@@ -1,5 +1,7 @@
 """The last prompts of sessions: one for each, within a limit of memory, those that are worth it first."""
 
+from sys import getsizeof
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +48,24 @@ def test_a_session_without_a_turn_for_an_hour_is_given_up_and_so_is_a_pool() -> 
     assert [one.request.session for one in kept.of(POOL)] == ["s1"]
     kept.forget(POOL)
     assert (kept.bytes, list(kept.of(POOL))) == (0, [])
+
+
+def test_what_is_counted_of_a_prompt_is_the_memory_that_it_takes() -> None:
+    keys = tuple(2**63 + number for number in range(8000))
+    ours, engines = keys, tuple(key + 8000 for key in keys)
+    request = RoutingRequest(id="r", arrived_at=0.0, prompt_tokens=1, blocks=ours, first_bytes_hash=1, engine_blocks=engines)
+    kept = KeptPrompt(request, b"", b"", Dialect.OPENAI, "m", "i0", 0.0)
+    taken = sum(getsizeof(blocks) + sum(map(getsizeof, blocks)) for blocks in (ours, engines))
+    assert kept.bytes >= taken
+
+
+def test_nothing_is_kept_of_a_pool_that_is_deleted() -> None:
+    kept = KeptPrompts(10**6)
+    kept.keep(POOL, prompt(0.0, "s0"))
+    kept.keep(OTHER, prompt(0.0, "s0"))
+    kept.keep_only([OTHER])
+    assert (len(list(kept.of(POOL))), len(list(kept.of(OTHER)))) == (0, 1)
+    assert kept.bytes == next(kept.of(OTHER)).bytes
 
 
 @given(
