@@ -18,6 +18,8 @@ from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.subscriptions import MOST_MESSAGE_BYTES, MOST_MESSAGES_WAITING, MOST_TRIES, Subscription
 
 MOST_UNKNOWN_TOPICS = 1_000
+LONGEST_TOPIC = 1_024
+"""Bytes of an unknown topic that are kept: anybody who reaches the port may send one of many megabytes."""
 _NOBLOCK = int(zmq.NOBLOCK)
 
 
@@ -28,7 +30,7 @@ class CentralSocket:
         self._reader = reader
         self._by_topic: dict[bytes, CentralSubscription] = {}
         self.unknown: Counter[bytes] = Counter()
-        """Messages by topic that no followed instance has now; of a thousand topics at most."""
+        """Messages by topic that no followed instance has now; of the thousand topics that were new last."""
         self._socket = context.socket(zmq.SUB)
         self._socket.linger = 0
         self._socket.rcvhwm = MOST_MESSAGES_WAITING
@@ -82,8 +84,10 @@ class CentralSocket:
         if subscription is not None:
             subscription.hear(frames)
             return
-        if frames[0] in self.unknown or len(self.unknown) < MOST_UNKNOWN_TOPICS:
-            self.unknown[frames[0]] += 1
+        topic = frames[0][:LONGEST_TOPIC]
+        if topic not in self.unknown and len(self.unknown) >= MOST_UNKNOWN_TOPICS:
+            del self.unknown[next(iter(self.unknown))]  # of a pod that is gone, most likely
+        self.unknown[topic] += 1
 
 
 def pod_of(topic: bytes) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 from fairlead.kv_events.sources import Source
+from fairlead_router.kv_events.central import LONGEST_TOPIC, MOST_UNKNOWN_TOPICS
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
@@ -150,6 +151,18 @@ async def test_an_engine_that_tells_no_source_is_known_by_the_pod_of_its_topic(w
     (rows,) = running.router.kv_events.readings().values()
     assert rows[0].state == "incomplete", "its first batches came before it was known"
     publisher.close()
+
+
+async def test_unknown_topics_take_little_memory_and_new_ones_are_noted_however_many_there_were(world: World) -> None:
+    running = await world.start_router(kv_events_port=free_port())
+    found = running.router.kv_events.central
+    assert found is not None
+    for number in range(MOST_UNKNOWN_TOPICS + 5):
+        found._take([b"kv@pod-%d@m" % number + b"x" * 100_000, b"", b""])
+    found._take([b"kv@i0@m", b"", b""])
+    assert len(found.unknown) == MOST_UNKNOWN_TOPICS
+    assert sum(map(len, found.unknown)) <= MOST_UNKNOWN_TOPICS * LONGEST_TOPIC
+    assert found.topic_of("i0", "10.0.0.1:8000") == "kv@i0@m"
 
 
 async def test_events_of_unknown_pods_are_counted_and_named_where_an_instance_misses_its_own(world: World, start: StartEngine) -> None:
