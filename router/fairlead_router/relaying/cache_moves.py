@@ -184,7 +184,7 @@ class CacheMoves:
                 else:
                     connection.abort()
         if connection.status != 200:
-            raise _Failed(CacheFate.REFUSED, f"{instance} answered {connection.status}: {bytes(answer[:200])!r}")
+            raise _Failed(CacheFate.REFUSED, f"{instance} answered {connection.status}")  # its words may quote the prompt
         said = read_whole(bytes(answer))
         if said.failure is not None:
             raise _Failed(CacheFate.REFUSED, f"{instance}: {said.failure.message}")

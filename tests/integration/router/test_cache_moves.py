@@ -130,6 +130,14 @@ async def test_a_client_that_leaves_in_the_middle_of_a_move_leaves_nothing_count
     at_rest(running)
 
 
+async def test_an_engines_words_which_may_quote_the_prompt_are_not_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    running, _, target = await settled(world)
+    target.fetches = "error"
+    assert (await running.ask(text=TEXT, headers=HOME)).status_code == 200
+    (logged,) = [record.__dict__["error"] for record in caplog.records if record.message == "KV blocks not moved"]
+    assert logged == f"{target.name} answered 500"
+
+
 async def test_a_source_that_dies_costs_its_time_only(world: World) -> None:
     running, source, target = await settled(world)
     await source.stop()
