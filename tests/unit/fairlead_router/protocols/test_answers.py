@@ -117,7 +117,7 @@ class Reference:
                 opened.add(part["index"])
                 if part["finish_reason"]:
                     closed.add(part["index"])
-                content = content or any(part["delta"].values())
+                content = content or any(value for name, value in part["delta"].items() if name != "role")
             self.began = self.began or content
             self.deltas += content
             if document.get("usage"):
@@ -495,6 +495,25 @@ def engines_chunk(text: str, role: str | None, in_delta: list[str], in_choice: l
     return event({**made, "choices": [choice], **dict.fromkeys(behind)})
 
 
+EXTRAS: dict[str, Any] = {
+    "tool_calls": [{"index": 0, "function": {"arguments": '{"usage": {"completion_tokens": 5}}'}}],
+    "refusal": "no",
+    "reasoning_content": 'it says "content":"x"',
+}
+SHAPES = st.builds(
+    lambda text, extra, reason, logprobs, more: event(
+        {
+            "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [
+                {"index": 0, "delta": {"content": text, **({extra: EXTRAS[extra]} if extra else {})}, "logprobs": logprobs, "finish_reason": reason}
+            ], **more,
+        }
+    ),
+    TEXT, st.sampled_from(["", *EXTRAS]), st.sampled_from([None, None, "stop"]),
+    st.sampled_from([None, {"content": [{"token": "a", "logprob": -0.5, "top_logprobs": []}]}]),
+    st.sampled_from([{}, {}, {"usage": None}, {"usage": USAGE}]),
+)  # fmt: skip
+"""An event with more in it than text: a tool's call, thoughts, the reason of the end, log-probabilities, counts."""
 ENGINES = st.builds(engines_chunk, TEXT, st.sampled_from(["", None, "assistant"]), NULLS, NULLS, NULLS)
 
 
@@ -506,6 +525,20 @@ def test_an_event_known_by_its_bytes_says_what_decoding_says(events: list[str], 
     slow, _ = read(spaced, cuts=cuts, hides_usage=hides_usage)
     assert said(known) == said(slow)
     assert hides_usage or shown.decode() == text
+
+
+@given(st.lists(ENGINES | SHAPES | CHUNK, max_size=10), TAIL, st.sampled_from(["\n", "\r\n", "\r"]), st.booleans(), CUTS)
+def test_events_as_engines_write_them_say_what_a_reader_of_json_reads(
+    events: list[str], tail: str, line_end: str, hides_usage: bool, cuts: list[int]
+) -> None:
+    whole = ("".join(events) + tail).replace("\n", line_end).encode()
+    reader, shown = read(whole, cuts=cuts, hides_usage=hides_usage)
+    reference = Reference(whole)
+    assert (reader.began, reader.failure is not None) == (reference.began, reference.failed)
+    assert reader.finished is (reference.finished and not reference.failed)
+    told = reference.deltas if reference.told is None else reference.told + reference.deltas - reference.told_at
+    assert reader.generated_tokens == told
+    assert shown == (reference.shown if hides_usage else whole)
 
 
 def test_a_chat_of_plain_text_is_not_decoded_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
