@@ -124,9 +124,11 @@ class AnswerSoFar:
         document = decoded(data) if data and data != b"[DONE]" else None
         if not isinstance(document, dict):
             return
-        length = len(self._texts)
+        texts, thoughts = len(self._texts), len(self._thoughts)
         self.hear(name, document)
-        if len(self._texts) > length and (found := _TEXT.search(raw)) is not None and found[1].decode() == self._texts[-1]:
+        if len(self._texts) == texts or len(self._thoughts) > thoughts:
+            return
+        if (found := _TEXT.search(raw)) is not None and found[1].decode() == self._texts[-1]:
             self._before, self._after = raw[: found.start(1)], raw[found.end(1) :]
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:

@@ -333,6 +333,14 @@ def test_token_ids_go_along_where_they_are_known() -> None:
     assert json.loads(made.body)["prompt"] == [7, 8, 3, 4]
 
 
+def test_thoughts_beside_a_text_are_kept_however_alike_their_events_are() -> None:
+    delta = {"content": "a", "reasoning_content": "because"}
+    event = b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}).encode()
+    sent = answer_so_far(Dialect.OPENAI, [event] * 3)
+    sent.settle()
+    assert (sent.text, sent.thoughts) == ("aaa", "because" * 3)
+
+
 def test_a_message_that_the_client_wants_continued_becomes_longer() -> None:
     document = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "So "}], "continue_final_message": True}
     sent = answer_so_far(Dialect.OPENAI, [])
