@@ -90,8 +90,8 @@ class Call:
 
     __slots__ = (
         "_kept", "arrived_at", "asks_usage", "awaited_since", "body", "connection", "deadline", "dialect", "document", "generates",
-        "give_up", "gone", "head", "hides_usage", "id", "losses", "model", "quiet_since", "received", "rest", "sent", "stream", "task", "ticket",
-        "tokens",
+        "give_up", "gone", "head", "hides_usage", "id", "losses", "model", "quiet_since", "received", "rest", "sent", "stays_until", "stream", "task",
+        "ticket", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +125,8 @@ class Call:
         """When it was sent to the engine whose answer it awaits, by the clock of `Silences`; 0 = it awaits none."""
         self.quiet_since = 0.0
         """Time of the last piece of an answer that has begun, by the same clock; 0 = it has not begun."""
+        self.stays_until = 0.0
+        """Until when it is not looked at again whether an engine that drains can hand its answer over; Unix seconds."""
         self.losses = 0
         """How many engines were lost while they had it, or failed in the middle of its answer."""
         self.received = 0

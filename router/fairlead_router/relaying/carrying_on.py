@@ -50,6 +50,8 @@ REFUSED_SECONDS = 600.0
 """How long after that no answer of its pool and protocol is taken from an engine that works."""
 HAND_OVER_LOOK_SECONDS = 0.5
 """How often draining instances are looked for."""
+LOOK_AGAIN_SECONDS = 5.0
+"""How long after an answer could not be handed over it is not looked at again, which takes reading its request."""
 TOKENS_SECONDS = 2.0
 """How long an engine is waited for that counts the given text's tokens; its client waits too."""
 
@@ -128,7 +130,12 @@ class CarryingOn:
         refused_at = self._refused.get((pool.key, call.dialect))
         if refused_at is not None and self._now() - refused_at < REFUSED_SECONDS:
             return False
-        return self._cannot(call, pool) is None
+        if self._now() < call.stays_until:
+            return False
+        if self._cannot(call, pool) is None:
+            return True
+        call.stays_until = self._now() + LOOK_AGAIN_SECONDS
+        return False
 
     def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
         """Why the answer, as far as it has come, could not be continued by another instance; None if it could."""

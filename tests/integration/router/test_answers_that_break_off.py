@@ -145,6 +145,24 @@ async def test_a_request_that_kills_its_engines_does_not_go_through_the_pool(wor
     assert (await counted(running))[0] == 0
 
 
+async def test_a_request_whose_answer_has_to_stay_is_not_read_at_each_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = await world.ready(2, policy="round-robin", continue_answers="Enabled")
+    asking = asyncio.create_task(running.ask(stream=True, script="stepwise", max_tokens=2, response_format={"type": "json_object"}))
+    await until(lambda: any(call.kept is not None and call.kept.pieces for call in running.router.calls.under_way()))
+    (call,) = running.router.calls.under_way()
+    read: list[bytes] = []
+    monkeypatch.setattr("fairlead_router.relaying.carrying_on._document", lambda body: read.append(body) or json.loads(body))
+    for look in range(5):
+        assert not running.router.hand_overs._carrying.may_hand_over(call, running.pool), look
+    assert len(read) == 1
+    call.stays_until = 0.0
+    assert not running.router.hand_overs._carrying.may_hand_over(call, running.pool)
+    assert len(read) == 2
+    for engine in world.engines:
+        engine.step.set()
+    assert (await asking).text.endswith(DONE)
+
+
 async def test_an_engine_that_refused_a_rest_is_believed_for_ten_minutes(world: World) -> None:
     running = await world.ready(2, policy="round-robin", continue_answers="Enabled")
     second, first = world.engines
