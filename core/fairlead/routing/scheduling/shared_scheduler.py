@@ -91,7 +91,8 @@ class SharedScheduler(PoolScheduler):
             return super().submit(request, now)
         self._state.view.now = now
         self._asking.submit(request, now)
-        self._state.recorder.loads.arrived(request.prompt_tokens, now)
+        if not request.warms:
+            self._state.recorder.loads.arrived(request.prompt_tokens, now)
         return ()
 
     def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:

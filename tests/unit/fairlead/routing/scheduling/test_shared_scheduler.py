@@ -57,6 +57,15 @@ def test_a_front_waits_for_the_decider_and_sends_what_that_says() -> None:
         assert scheduler.load("i0").decoding == 0  # type: ignore[union-attr]
 
 
+def test_what_warms_an_heir_is_no_demand_whoever_decides() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    front.submit(asked("a"), 0.0)
+    front.submit(replace(asked("warms"), warms=True), 0.0)
+    wire.carry(0.1)
+    arrivals = [sample.requests for scheduler in (front, decider) for sample in scheduler.take_records(1.0, final=True).arrivals]
+    assert arrivals == [1]
+
+
 def test_an_instance_has_one_prefill_at_a_time_from_all_routers_together() -> None:
     decider, (front, other), (wire, other_wire) = routers(ONE)
     assert sent(decider.submit(asked("own"), 0.0)) == [("own", "i0")]
