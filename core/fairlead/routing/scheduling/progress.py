@@ -130,10 +130,10 @@ class Progress:
         self._outcomes.end(tracked, MoveOutcome.COMPLETED, now, End(RequestOutcome.SERVED, None, ttft, tpot))
         learn_decode(state, tracked, decoded_on, now, output_tokens)
         learn_whole_answer(state, tracked, decoded_on, now, output_tokens, cached_tokens)
-        if state.tenants is not None:
-            state.answers.observe(tracked.request.tenant, output_tokens)
         if tracked.request.warms:
             return self._outcomes.take((instance,), now)
+        if state.tenants is not None:
+            state.answers.observe(tracked.request.tenant, output_tokens)
         if ttft is not None:
             state.recorder.slo.completed(tracked.request.priority_class, state.table, now, ttft, tpot)
         state.recorder.loads.completed(

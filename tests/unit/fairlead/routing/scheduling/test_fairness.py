@@ -55,6 +55,16 @@ def test_one_request_behind_a_flood_is_sent_next(policy: str) -> None:
     assert not chat.discrepancies()
 
 
+def test_the_one_token_of_what_warms_an_heir_is_no_answer_of_its_tenant() -> None:
+    chat = pool()
+    chat.submit(of("t", "asked"), 0.0)
+    chat.complete("asked", 1.0, 400, None)
+    chat.submit(replace(of("t", "warms", at=1.0), warms=True, streamed=False), 1.0)
+    chat.complete("warms", 2.0, 1, None)
+    assert chat._state.answers.expected("t") == 400
+    assert sum(sample.completed for sample in chat.take_records(3.0, final=True).loads) == 1
+
+
 def test_a_flood_gets_itself_refused_and_nobody_else() -> None:
     chat = pool(rejection=LOAD)
     flood = [refusals(chat.submit(of("flood", f"f{number}"), 0.0)) for number in range(12)]
