@@ -75,9 +75,9 @@ class Settling:
             if not usage.prompt_tokens:
                 usage = Usage(usage.output_tokens, usage.cached_tokens, ticket.request.prompt_tokens)
             ticket.usage = usage
-            self._counters.output_tokens += usage.output_tokens
         if ticket.request.warms:
             return
+        self._counters.output_tokens += 0 if usage is None else usage.output_tokens
         if ending is Ending.SERVED:
             self._counters.served += 1
         else:

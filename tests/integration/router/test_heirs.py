@@ -66,10 +66,10 @@ async def test_the_next_turn_of_each_session_of_an_instance_that_drained_finds_i
     where = await homes(running)
     leaving = max(where.values(), key=list(where.values()).count)
     moving = [name for name, home in where.items() if home == leaving]
-    submitted = running.pool.counters.submitted
+    submitted, answered = running.pool.counters.submitted, running.pool.counters.output_tokens
     change(world, running, leaving, InstanceState.DRAINING)
     await until(lambda: running.pool.counters.handed_over["warmed"] == len(moving))
-    assert running.pool.counters.submitted == submitted, "nobody asked for it"
+    assert (running.pool.counters.submitted, running.pool.counters.output_tokens) == (submitted, answered), "nobody asked for it"
     assert await counted(running, 'fairlead_router_requests_total{outcome="served"') == submitted
     tokens = await counted(running, "fairlead_router_handed_over_tokens_total")
     for name in moving:
