@@ -115,7 +115,7 @@ class Call:
         self.rest: CarriedAnswer | None = None
         """Its answer had begun, and another engine is asked for the rest."""
         self.generates = False
-        """Whether a model goes on with its prompt, so that a later prompt may begin with it: no embedding, score or batch."""
+        """Whether its answer goes on with its prompt, as a later prompt then may: not so an embedding or a score."""
         self.model = ""
         """The name by which engines know the call's model or adapter; "" for a call without one."""
         self.stream = stream
