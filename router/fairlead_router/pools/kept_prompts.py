@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterator
+from itertools import islice
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.next_turns import Leaving, NextTurns, Worth, ranked
@@ -18,6 +19,8 @@ IDLE_SECONDS = 3600.0
 """A session without a turn for this time is given up."""
 _OVERHEAD_BYTES = 2048
 """Memory that a prompt takes beside its body, without its blocks."""
+MOST_RANKED = 500
+"""Sessions that are compared at once, those used last: all of a full memory would take a tenth of a second."""
 _BLOCK_BYTES = 56
 """Memory of the key of a block, a whole number of 64 bits, and of its place in a tuple."""
 
@@ -115,7 +118,11 @@ class KeptPrompts:
         return iter(self._pools[pool].prompts.values() if pool in self._pools else ())
 
     def worths(self, pool: PoolKey, instances: Collection[str], now: float) -> list[tuple[Worth, KeptPrompt]]:
-        """The sessions at these targets, those first whose prompts spare the most for what they cost."""
-        here = {prompt.key: prompt for prompt in self.of(pool) if prompt.instance in instances and not prompt.given_up}
+        """The sessions at these targets that were used last, those first whose prompts spare the most for what they
+        cost.
+        """
+        newest = reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
+        found_here = (prompt for prompt in newest if prompt.instance in instances and not prompt.given_up)
+        here = {prompt.key: prompt for prompt in islice(found_here, MOST_RANKED)}
         found = (Leaving(name=key, tokens=one.request.prompt_tokens, idle_seconds=now - one.at) for key, one in here.items())
         return [(worth, here[worth.session.name]) for worth in ranked(found, self._pools[pool].turns)] if here else []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.tables import PoolKey
-from fairlead_router.pools.kept_prompts import IDLE_SECONDS, KeptPrompt, KeptPrompts
+from fairlead_router.pools.kept_prompts import IDLE_SECONDS, MOST_RANKED, KeptPrompt, KeptPrompts
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_testing.examples import examples
 
@@ -38,6 +38,17 @@ def test_only_sessions_of_the_instances_that_leave_are_handed_over_and_the_one_t
     next(kept.of(POOL)).given_up = True
     assert [one.request.session for _, one in kept.worths(POOL, {"i0"}, 300.0)] == ["s2"]
     assert kept.worths(PoolKey(namespace="default", name="third"), {"i0"}, 300.0) == []
+
+
+def test_of_very_many_sessions_those_that_spoke_last_are_compared() -> None:
+    kept = KeptPrompts(10**8)
+    for number in range(MOST_RANKED + 50):
+        kept.keep(POOL, prompt(float(number), f"s{number}", instance=f"i{number % 2}" if number < 100 else "i0"))
+    found = {one.request.session for _, one in kept.worths(POOL, {"i0"}, 1000.0)}
+    assert found == {f"s{number}" for number in range(100, MOST_RANKED + 50)} | {f"s{number}" for number in range(0, 100, 2)}
+    kept.keep(POOL, prompt(1000.0, "newest"))
+    found = {one.request.session for _, one in kept.worths(POOL, {"i0"}, 1001.0)}
+    assert (len(found), "newest" in found, "s0" in found) == (MOST_RANKED, True, False)
 
 
 def test_a_session_without_a_turn_for_an_hour_is_given_up_and_so_is_a_pool() -> None:
