@@ -110,6 +110,59 @@ def test_every_move_takes_its_blocks_along_where_that_is_asked_for() -> None:
     assert (dispatch.transfer_from, dispatch.longest_transfer_seconds) == (pool.source, 7.0)
 
 
+def leaving(sessions: int) -> PoolScheduler:
+    """A scheduler of two instances; the sessions s0, s1, … have their contexts at the one that now drains."""
+    engine = replace(table(1).engine, kv_transfer=KvTransferFacts(when=EVERY_MOVE))
+    home = replace(table([entry("a"), entry("b", InstanceState.DRAINING)], policy="fairlead"), engine=engine)
+    scheduler = PoolScheduler(home, "router-0", 0, sample_rate=1.0)
+    for number in range(sessions):
+        assert turn_of(scheduler, number, float(number)).instance == "a"
+        scheduler.first_token(f"s{number}", number + 0.5)
+        scheduler.complete(f"s{number}", number + 0.5, 10, None)
+    away = [entry("a", InstanceState.DRAINING), entry("b")]
+    scheduler.update_table(replace(home, version=2, instances=tuple(away)), float(sessions))
+    return scheduler
+
+
+def turn_of(scheduler: PoolScheduler, session: int, now: float) -> Dispatch:
+    blocks = tuple(range(1000 * session, 1000 * session + 20))
+    request = RoutingRequest(
+        id=f"s{session}",
+        arrived_at=now,
+        prompt_tokens=20 * BLOCK + 1,
+        blocks=blocks,
+        first_bytes_hash=session,
+        session=f"s{session}",
+        movable=True,
+    )
+    (dispatch,) = dispatches(scheduler.submit(request, now))
+    return dispatch
+
+
+def test_an_engine_that_named_no_blocks_three_times_is_asked_once_in_five_minutes() -> None:
+    scheduler = leaving(8)
+    asked = []
+    for session, now in enumerate([10.0, 20.0, 30.0, 40.0, 329.0, 331.0, 332.0, 640.0]):
+        dispatch = turn_of(scheduler, session, now)
+        asked.append(dispatch.transfer_from)
+        if dispatch.transfer_from is not None:
+            scheduler.transferred(f"s{session}", now, CacheTransfer(fate=CacheFate.UNNAMED, seconds=0.1))
+        scheduler.first_token(f"s{session}", now + 0.5)
+        scheduler.complete(f"s{session}", now + 0.5, 10, None)
+    assert asked == ["a", "a", "a", None, None, "a", None, "a"]
+    assert scheduler.handovers.in_vain("a") == 5
+    assert scheduler.discrepancies() == ()
+
+
+def test_another_engine_in_its_place_is_asked_at_once() -> None:
+    scheduler = leaving(4)
+    for _ in range(3):
+        scheduler.handovers.note("a", 4.0, named_blocks=False)
+    moved = [replace(entry("a", InstanceState.DRAINING), address="elsewhere:8000"), entry("b")]
+    scheduler.update_table(replace(scheduler.table, version=3, instances=tuple(moved)), 5.0)
+    assert not scheduler.handovers
+
+
 def test_a_request_that_is_retried_fetches_nothing() -> None:
     pool = Pool()
     dispatch = pool.turn("r1", 22, 3.0)
