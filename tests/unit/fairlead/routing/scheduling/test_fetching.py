@@ -10,8 +10,10 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EVERY_MOVE, KvTransferFacts, RoutingTable
 from fairlead_testing.builders.routing import dispatches, entry, table
+from fairlead_testing.worlds.router_wire import Wire
 
 BLOCK = table(1).engine.block_tokens
 FAST = KvTransferFacts(tokens_per_second=1e6)
@@ -152,6 +154,41 @@ def test_an_engine_that_named_no_blocks_three_times_is_asked_once_in_five_minute
     assert asked == ["a", "a", "a", None, None, "a", None, "a"]
     assert scheduler.handovers.in_vain("a") == 5
     assert scheduler.discrepancies() == ()
+
+
+def test_the_router_that_decides_counts_what_the_others_report_and_each_counts_its_own() -> None:
+    engine = replace(table(1).engine, kv_transfer=KvTransferFacts(when=EVERY_MOVE))
+    home = replace(table([entry("a"), entry("b", InstanceState.DRAINING)], policy="fairlead"), engine=engine)
+    decider, front = (SharedScheduler(home, f"router-{number}", number, sample_rate=1.0) for number in range(2))
+    for scheduler in (decider, front):
+        scheduler.know_routers(2)
+    wire = Wire(front, decider, 0.0)
+
+    def turn(session: int, now: float) -> str | None:
+        asked = RoutingRequest(
+            id=f"s{session}-{now}",
+            arrived_at=now,
+            prompt_tokens=20 * BLOCK + 1,
+            blocks=tuple(range(1000 * session, 1000 * session + 20)),
+            first_bytes_hash=session,
+            session=f"s{session}",
+            movable=True,
+        )
+        front.submit(asked, now)
+        (dispatch,) = dispatches(wire.carry(now))
+        if dispatch.transfer_from is not None:
+            front.transferred(asked.id, now, CacheTransfer(fate=CacheFate.UNNAMED, seconds=0.1))
+        front.first_token(asked.id, now + 0.5)
+        front.complete(asked.id, now + 0.5, 10, None)
+        wire.carry(now + 0.5)
+        return dispatch.transfer_from
+
+    assert [turn(session, float(session)) for session in range(4)] == [None] * 4
+    away = replace(home, version=2, instances=(entry("a", InstanceState.DRAINING), entry("b")))
+    for scheduler in (decider, front):
+        scheduler.update_table(away, 5.0)
+    assert [turn(session, 10.0 + session) for session in range(4)] == ["a", "a", "a", None]
+    assert (decider.handovers.in_vain("a"), front.handovers.in_vain("a")) == (3, 3)
 
 
 def test_another_engine_in_its_place_is_asked_at_once() -> None:
