@@ -1,5 +1,5 @@
-"""InstancesLost, InstanceFailing, EngineStalled, EngineSlow and HandsNothingOver: engines that cannot be reached, are
-lost again and again, fail requests, make no progress, or compute prompts for nobody.
+"""InstancesLost, InstanceFailing, EngineStalled, EngineSlow and KvNotHandedOn: engines that cannot be reached, are lost
+again and again, fail requests, make no progress, or compute prompts for nobody.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,12 @@ AGAIN = 2
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for all engines that are lost now, one for all that hand nothing over, and one for each other engine
-    that was lost repeatedly or fails requests.
+    """One finding for all engines that are lost now, one for all that hand no KV blocks on, and one for each other
+    engine that was lost repeatedly or fails requests.
     """
-    silent = [one for one in pool.instances if EngineTrouble.HANDS_NOTHING_OVER in one.troubles]
+    silent = [one for one in pool.instances if EngineTrouble.KV_NOT_HANDED_ON in one.troubles]
     if silent:
-        yield _hands_nothing_over(pool, silent)
+        yield _not_handed_on(pool, silent)
     lost = [one for one in pool.instances if one.state is InstanceState.LOST]
     if lost:
         yield _lost(pool, lost)
@@ -117,18 +117,23 @@ def _slow(pool: PoolSituation, one: SeenInstance) -> Finding:
     )
 
 
-def _hands_nothing_over(pool: PoolSituation, silent: list[SeenInstance]) -> Finding:
-    prefills = sum(one.role is Role.PREFILL for one in pool.instances)
-    one_of = f"{len(silent)} of {wording.count(prefills, 'prefill instance')} of {pool.pool} {'names' if len(silent) == 1 else 'name'} no KV blocks"
-    named = wording.listed([one.id for one in silent])
+def _not_handed_on(pool: PoolSituation, silent: list[SeenInstance]) -> Finding:
+    divides = all(one.role is Role.PREFILL for one in silent)
+    asked = [one for one in pool.instances if one.role is Role.PREFILL or not divides]
+    of_all = wording.count(len(asked), "prefill instance" if divides else "instance")
+    named, verb = wording.listed([one.id for one in silent]), "names" if len(silent) == 1 else "name"
+    then = "decode instances compute their prompts, and " if divides else ""
     return Finding(
         pool=pool.pool,
-        cause=Cause.HANDS_NOTHING_OVER,
+        cause=Cause.KV_NOT_HANDED_ON,
         level=Level.BAD if pool.out_of_slo else Level.WARN,
         harm=Harm(amount=float(len(silent)), unit=HarmUnit.INSTANCES),
-        sentence=f"{one_of} after a prefill and {'is' if len(silent) == 1 else 'are'} left out: {named}; check their --kv-transfer-config.",
+        sentence=(
+            f"{len(silent)} of {of_all} of {pool.pool} {verb} no KV blocks for others to fetch: {named}; {then}sessions that move "
+            "are computed again; check --kv-transfer-config."
+        ),
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=pool.window_seconds, instance=silent[0].id),
-        explains=frozenset({condition("Degraded", EngineTrouble.HANDS_NOTHING_OVER)}),
+        explains=frozenset({condition("Degraded", EngineTrouble.KV_NOT_HANDED_ON)}),
     )
 
 

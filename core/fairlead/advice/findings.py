@@ -56,7 +56,7 @@ class Cause(StrEnum):
     INSTANCE_FAILING = "InstanceFailing"
     ENGINE_STALLED = "EngineStalled"
     ENGINE_SLOW = "EngineSlow"
-    HANDS_NOTHING_OVER = "HandsNothingOver"
+    KV_NOT_HANDED_ON = "KvNotHandedOn"
     PREDICTIONS_OFF = "PredictionsOff"
     FIGURE_OFF = "FigureOff"
     BUDGET_BURNS = "BudgetBurns"

@@ -21,13 +21,11 @@ class EngineTrouble(StrEnum):
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
     KV_NOT_HANDED_ON = "KvNotHandedOn"
-    """Asked for the KV blocks of a prompt, as `spec.engine.kvTransfer` says, it named none: sessions that leave it are
-    computed again.
+    """Asked to compute prompts for other instances, it named no KV blocks: sessions that leave it are computed again,
+    and decode instances compute its prompts. It is asked no more for a while.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """It connects to a router to publish its KV events, and none of them come to this one."""
-    HANDS_NOTHING_OVER = "HandsNothingOver"
-    """Its prefills name no KV blocks, so decode instances compute the prompts again: it gets none for a while."""
     ENGINE_SLOW = "EngineSlow"
     """It has work and has made no progress for longer than it ever should."""
     ENGINE_STALLED = "EngineStalled"

@@ -88,7 +88,8 @@ class PoolDetail:
     `desired` has the desired instances per role, as the operator has them: an InferencePoolRole, an open window of a
     schedule, the load or the ratio may set other numbers than the spec. `learnt` has a row for each live router and
     each quantity that it measured on the pool's engines; `capability` is what an instance can do by the best source,
-    which each figure names: measured, fitted, declared or unknown.
+    which each figure names: measured, fitted, declared or unknown. `conditions` are those that the operator
+    reported at `observed_at`; figures in them may be older by up to its resync pause (10 s by default).
     """
 
     pool: PoolSummary
@@ -102,6 +103,7 @@ class PoolDetail:
     learnt: list[LearntOfEngines] = field(default_factory=list)
     capability: EngineCapability = NOTHING_KNOWN
     counts: list[InstanceCount] = field(default_factory=list)
+    observed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

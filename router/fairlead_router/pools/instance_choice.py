@@ -17,12 +17,6 @@ OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
 """Maximum number of refusals of one pool that are tried elsewhere at once, besides those for a name."""
 
-ENOUGH = 3
-"""Prefills in a row without blocks; fewer may be an accident, such as a prompt that fills not one block."""
-PAUSE_SECONDS = 300.0
-TRY_SECONDS = 30.0
-"""Seconds for which the outcome of a try is awaited before the next one."""
-
 
 class OpinionBudget:
     """A bucket of second opinions. One that contradicts the first is given back."""
@@ -48,53 +42,6 @@ class OpinionBudget:
         self.left = min(OPINIONS_AT_ONCE, self.left + 1.0)
 
 
-class Handovers:
-    """Prefill engines of one pool that hand no KV blocks over: their answers name none, so that each prompt is computed
-    twice. All times are Unix seconds.
-
-    An engine without a KV connector takes the handshake's request and answers as usual. After a few such answers it
-    gets no prefills: other prefill instances do, or decode instances compute requests whole. Now and then it gets one.
-    """
-
-    __slots__ = ("_in_vain", "_silent_until")
-
-    def __init__(self) -> None:
-        self._in_vain: dict[str, int] = {}
-        self._silent_until: dict[str, float] = {}
-
-    def __bool__(self) -> bool:
-        """Whether any engine hands nothing over."""
-        return bool(self._silent_until)
-
-    def keep_only(self, instances: Collection[str]) -> None:
-        """Forget all others."""
-        for kept in (self._in_vain, self._silent_until):
-            for gone in kept.keys() - set(instances):
-                del kept[gone]
-
-    def note(self, instance: str, now: float, *, named_blocks: bool) -> int:
-        """A prefill ended. Returns how many in a row named no blocks, if these are enough to give up; else 0."""
-        if named_blocks:
-            self._in_vain.pop(instance, None)
-            self._silent_until.pop(instance, None)
-            return 0
-        in_vain = self._in_vain[instance] = self._in_vain.get(instance, 0) + 1
-        if in_vain < ENOUGH:
-            return 0
-        self._silent_until[instance] = now + PAUSE_SECONDS
-        return in_vain
-
-    def is_in_vain(self, instance: str, now: float) -> bool:
-        """Whether a prefill there would be computed for nothing. The first question after a pause is let through as a
-        try.
-        """
-        until = self._silent_until.get(instance)
-        if until is None or now < until:
-            return until is not None
-        self._silent_until[instance] = now + TRY_SECONDS
-        return False
-
-
 class InstanceChoice:
     """The instances of one pool. `direct` counts the requests in flight to each that went past the scheduler."""
 
@@ -108,7 +55,7 @@ class InstanceChoice:
         self._direct = direct
         self._addresses: dict[str, str] = {}
         self.names = ServedNames()
-        self.handovers = Handovers()
+        self.handovers = scheduler.handovers
         self.opinions = OpinionBudget()
         self.circuits = SideCircuits()
         """Circuits of requests that go past the scheduler."""
@@ -126,7 +73,6 @@ class InstanceChoice:
         self._divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.names.keep_only(same, self._declared)
         self.circuits.keep_only(same)
-        self.handovers.keep_only(same)
 
     # ── names ──
 
@@ -155,8 +101,11 @@ class InstanceChoice:
 
     def prefills_in_vain(self, dispatch: Dispatch, now: float) -> str | None:
         """The target of this dispatch that would compute its prompt without handing the KV blocks over."""
-        in_vain = dispatch.decode is not None and self.handovers.is_in_vain(instance_of(dispatch.instance), now)
-        return dispatch.instance if in_vain else None
+        instance = instance_of(dispatch.instance)
+        if dispatch.decode is None or self.handovers.rests(instance, now):
+            return None if dispatch.decode is None else dispatch.instance
+        self.handovers.asked(instance, now)
+        return None
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
         """The accepting instances that are believed to lack the name though their lists do not say so. They must be

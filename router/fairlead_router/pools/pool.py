@@ -24,10 +24,7 @@ from fairlead_router.pools.known_engines import KnownEngines, RecalledEngines
 from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
-_WHOLE = (
-    "decode instances compute its prompts themselves; give it a --kv-transfer-config whose connector names blocks in answers, as "
-    "NixlConnector does"
-)
+_CONNECTOR = "give it a --kv-transfer-config whose connector names blocks in answers, as NixlConnector does"
 
 logger = logging.getLogger(__name__)
 
@@ -77,9 +74,8 @@ class Pool:
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
         self.metrics.tables[str(table.pool)] = table.version
         self.engines.keep_only(self.addresses.keys(), table.model)
-        if not self.moves_caches:
-            for instance in self.addresses:
-                self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, None)
+        for instance in self.addresses:
+            self.judge_handovers(instance)
         self._ranks = self.engines.ranks(table.instances)
         self.choice.take(table)
         self.account.take(table, self.classes, self.token_sizes)
@@ -239,10 +235,17 @@ class Pool:
     def handed_over(self, target: str, now: float, *, named_blocks: bool) -> None:
         """A prefill for another instance has ended there, and its answer named the KV blocks, or none."""
         self.counters.unfetched += not named_blocks
+        self.scheduler.handovers.note(instance_of(target), now, named_blocks=named_blocks)
+        self.judge_handovers(target)
+
+    def judge_handovers(self, target: str) -> None:
+        """Find or forget the trouble that the engine hands no KV blocks on, after it was asked for some."""
         instance = instance_of(target)
-        in_vain = self.choice.handovers.note(instance, now, named_blocks=named_blocks)
-        words = f"its last {in_vain} prefills named no KV blocks, so {_WHOLE}" if in_vain else None
-        self.engines.found(instance, EngineTrouble.HANDS_NOTHING_OVER, words)
+        in_vain = self.scheduler.handovers.in_vain(instance)
+        computed = ["sessions that leave it are computed again"] * self.moves_caches
+        computed += ["decode instances compute its prompts"] * self.divides
+        words = f"named no KV blocks in its last {in_vain} answers to prefills for others, so {' and '.join(computed)}; {_CONNECTOR}"
+        self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, words if in_vain and computed else None)
 
     def engine_worked(self, instance: str, now: float) -> None:
         """An engine answered in full."""

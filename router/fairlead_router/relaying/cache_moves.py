@@ -22,7 +22,6 @@ from typing import NamedTuple
 import msgspec
 import orjson
 
-from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.moves import CacheFate, CacheTransfer
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
@@ -40,11 +39,6 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 _ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
 """An engine may refuse a second request of the same id: the client's own comes while it still ends a late one."""
-
-NAMES_NONE = (
-    "named no KV blocks when it was asked to hand them on; start it with --kv-transfer-config and kv_role kv_both, or remove "
-    "spec.engine.kvTransfer"
-)
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +100,7 @@ class CacheMoves:
             predicted_seconds=dispatch.transfer_seconds,
         )
         pool.account.fetched(ticket, transfer, self._now())
+        pool.judge_handovers(dispatch.transfer_from)
 
     async def move(
         self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, *, passes: bool = False
@@ -126,9 +121,6 @@ class CacheMoves:
             fate, why = CacheFate.LATE, f"not there within {seconds:.3g} s"
         except _Failed as failure:
             fate, why = failure.fate, str(failure)
-        if fate in (CacheFate.MOVED, CacheFate.UNNAMED):
-            told = why if fate is CacheFate.UNNAMED else None
-            pool.engines.found(instance_of(source), EngineTrouble.KV_NOT_HANDED_ON, told)
         transfer = CacheTransfer(fate=fate, seconds=self._now() - began, tokens=tokens)
         pool.counters.count_transfer(transfer)
         extra = {"pool": str(pool.key), "source": source, "target": target, "seconds": round(transfer.seconds, 3)}
@@ -154,7 +146,7 @@ class CacheMoves:
         answer = await self._ask(pool, source, leg, passes=passes)
         blocks = blocks_of(answer)
         if blocks is None:
-            raise _Failed(CacheFate.UNNAMED, NAMES_NONE)
+            raise _Failed(CacheFate.UNNAMED, f"{source} named no KV blocks")
         try:
             tokens = msgspec.json.decode(blocks, type=_Tokens).remote_num_tokens
         except msgspec.ValidationError:

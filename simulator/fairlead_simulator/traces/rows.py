@@ -150,6 +150,6 @@ def row_of(record: Record, block_tokens: int) -> TraceRow:
 
 
 def _other_size(ids: int, tokens: int) -> str:
-    """How blocks of another size are converted, if the number of ids fits such blocks."""
+    """Words for a refusal: the command that converts blocks of another usual size, if the ids are of one; else none."""
     size = next((size for size in (16, 32, 64, 128, 256, 1024, 2048) if ids and -(-tokens // size) == ids), None)
     return "" if size is None else f"; blocks of {size} tokens are converted by fairlead traces convert --block-size {size}"

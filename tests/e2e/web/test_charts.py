@@ -88,7 +88,20 @@ def test_legends_without_a_pointer_have_the_figures_of_the_tiles(page: Page, sit
     assert found["TTFT and TPOT"] == tiles["In time"]
     assert float(tiles["In time"].removesuffix(" %")) <= float(found["TTFT"].removesuffix(" %"))
     assert (found["refused"], found["prefix hits"]) == (tiles["Refused"], tiles["Prefix hit rate"])
-    assert " at " in found["KV in use"] or found["KV in use"].endswith("now"), "a last value says of when it is"
+    assert re.fullmatch(r"\d.* % in the (minute|\d+ (s|min)) to \d\d:\d\d:\d\d( UTC)?", found["KV in use"]), (
+        "a last value says of which time it is the mean"
+    )
+
+
+def test_a_live_legend_says_of_which_time_a_measured_figure_is_the_mean(page: Page, site: RunningSite) -> None:
+    opened(page, f"{site.url}{PATH}")
+    page.locator("[data-title=Caches]").scroll_into_view_if_needed()
+    wait_until(page, "document.querySelector('[data-title=Caches][data-ready=yes]') !== null")
+    found = dict(
+        page.evaluate("[...document.querySelectorAll('.chart-line')].map((one) => [...one.children].map((each) => each.innerText))")
+    )
+    for name in ("running", "waiting", "KV in use"):
+        assert re.search(r" in the last (minute|\d+ (s|min))$", found[name]), found[name]
 
 
 def test_the_instant_at_the_pointer_is_told_to_all_and_by_all(page: Page, site: RunningSite) -> None:

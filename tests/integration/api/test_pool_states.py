@@ -39,6 +39,15 @@ async def test_the_same_state_twice_changes_nothing(api: ApiInstance) -> None:
     assert len((await api.viewer.instance(CHAT, "a")).transitions) == 1
 
 
+async def test_a_pool_says_when_its_operator_reported_it_last_also_where_nothing_changed(api: ApiInstance) -> None:
+    told = []
+    for _ in range(2):
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a")))
+        told.append((await api.viewer.pool(CHAT)).observed_at)
+    assert told[0] is not None and told[1] is not None
+    assert told[0] < told[1]
+
+
 async def test_a_number_beyond_exact_floats_makes_one_revision_and_leaves_the_audit_chain_whole(api: ApiInstance) -> None:
     numbers = {"exact": 3.0, "least": 5e-324, "half": 0.5, "past": 2.0**60, "huge": [1e23, -1e300]}
     spec = {

@@ -12,6 +12,7 @@ import pytest
 from fairlead.instances import InstanceState
 from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.moves import CacheFate, MigrationRecord, MoveOutcome, with_transfer
+from fairlead.routing.contracts.handovers import ENOUGH
 from fairlead.tables import EVERY_MOVE, KvTransferFacts
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.relaying.cache_moves import prompt_to_move
@@ -164,18 +165,23 @@ async def test_what_names_more_than_one_sequence_is_computed_again(world: World,
 async def test_an_instance_that_names_no_blocks_is_not_asked_again_for_a_while(world: World) -> None:
     running, source, target = await settled(world)
     source.hands_on = False
-    other = {"x-session-id": "t"}
     world.api.state.set_table(world.table(policy="fairlead", kv_transfer=ALWAYS, version=3, states={target.name: InstanceState.DRAINING}))
     await until(lambda: target.name not in running.pool.accepting)
-    await running.ask(text="v" + TEXT, headers=other)
-    drain_again = world.table(policy="fairlead", kv_transfer=ALWAYS, version=4, states={source.name: InstanceState.DRAINING})
-    world.api.state.set_table(drain_again)
+    sessions = [(f"{number}" + TEXT, {"x-session-id": f"s{number}"}) for number in range(ENOUGH + 2)]
+    for text, headers in sessions:
+        assert (await running.ask(text=text, headers=headers)).headers["x-fairlead-instance"] == source.name
+    draining = {source.name: InstanceState.DRAINING}
+    world.api.state.set_table(world.table(policy="fairlead", kv_transfer=ALWAYS, version=4, states=draining))
     await until(lambda: source.name not in running.pool.accepting)
-    for text, headers in ((TEXT, HOME), ("v" + TEXT, other)):
-        assert (await running.ask(text=text, headers=headers)).status_code == 200
-    assert running.pool.counters.transfers == {"unnamed": 1}
-    troubles = [(name, list(found)) for name, found in running.pool.engines.troubles.items() if found]
-    assert troubles == [(source.name, [EngineTrouble.KV_NOT_HANDED_ON])]
+    for text, headers in sessions:
+        assert (await running.ask(text=text, headers=headers)).headers["x-fairlead-instance"] == target.name
+    assert running.pool.counters.transfers == {"unnamed": ENOUGH}
+    (told,) = running.pool.engines.troubled()
+    assert (told.instance, told.trouble) == (source.name, EngineTrouble.KV_NOT_HANDED_ON)
+    assert "in its last 3 answers to prefills for others, so sessions that leave it are computed again;" in told.words
+    world.api.state.set_table(world.table(policy="fairlead", kv_transfer=None, version=5, states=draining))
+    await until(lambda: running.pool.table.version == 5)
+    assert running.pool.engines.troubled() == (), "nobody asks it any more"
 
 
 async def test_a_move_that_would_not_pay_is_not_tried(world: World) -> None:

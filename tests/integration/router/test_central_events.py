@@ -1,8 +1,9 @@
 """Engines that connect to the router to publish their KV events, over ZMQ, and are told apart by their topics."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import msgspec
 import pytest
@@ -51,6 +52,16 @@ async def ask(running: RunningRouter, text: str) -> None:
     assert (await running.client.post("/v1/completions", json=document, timeout=SECONDS)).status_code == 200
 
 
+async def asked_until(running: RunningRouter, condition: Callable[[], bool]) -> None:
+    """Ask for one text after the other: ZMQ drops what engines publish before their connections stand."""
+    async with asyncio.timeout(SECONDS):
+        for number in count():
+            await ask(running, f"document {number} " * 30)
+            if condition():
+                return
+            await asyncio.sleep(0.02)
+
+
 def central(world: World, start: StartEngine, *, replays: bool = True, topics: tuple[str, ...] = ("kv@i0@m", "kv@i1@m")) -> Central:
     port, engines = free_port(), []
     for topic in topics:
@@ -63,12 +74,7 @@ def central(world: World, start: StartEngine, *, replays: bool = True, topics: t
 @pytest.mark.parametrize("replays", [True, False])
 async def test_engines_that_connect_are_followed_and_told_apart_by_their_topics(world: World, start: StartEngine, *, replays: bool) -> None:
     running = await central(world, start, replays=replays).router()
-    async with asyncio.timeout(SECONDS):
-        number = 0
-        while set(running.scheduler.caches.heard) != set(IDS) or number < 12:  # before it is connected, an engine drops its events
-            await ask(running, f"document {number} " * 30)
-            number += 1
-    await until(lambda: all(blocks(running, one) > 0 for one in IDS), SECONDS)
+    await asked_until(running, lambda: set(running.scheduler.caches.heard) == set(IDS) and all(blocks(running, one) for one in IDS))
     before = {one: blocks(running, one) for one in IDS}
     held = sum(before.values())
     await ask(running, "one document more " * 30)

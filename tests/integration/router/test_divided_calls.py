@@ -9,8 +9,8 @@ import pytest
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead.routing.contracts.handovers import ENOUGH
 from fairlead.tables import EarlyRejectionFacts, ModelledFacts
-from fairlead_router.pools.instance_choice import ENOUGH
 from fairlead_testing.worlds.router_worlds import RunningRouter, ScriptedEngine, World, until
 
 ROLES = (Role.PREFILL, Role.PREFILL, Role.DECODE, Role.DECODE)
@@ -191,8 +191,8 @@ async def test_prefill_engines_that_name_no_blocks_are_asked_no_longer_and_that_
     assert len(legs(engines, 2)) == 20
     assert running.pool.counters.decode_only == {"no-prefill": 14}
     troubled = running.pool.engines.troubled()
-    assert {(one.instance, one.trouble) for one in troubled} == {("i0", "HandsNothingOver"), ("i1", "HandsNothingOver")}
-    assert "its last 3 prefills named no KV blocks" in troubled[0].words
+    assert {(one.instance, one.trouble) for one in troubled} == {("i0", "KvNotHandedOn"), ("i1", "KvNotHandedOn")}
+    assert "in its last 3 answers to prefills for others, so decode instances compute its prompts;" in troubled[0].words
     at_rest(running)
 
 
@@ -205,7 +205,7 @@ async def test_prefills_go_to_the_engines_that_hand_over_and_the_others_are_trie
     assert len(legs([engines[1]])) == 20 - ENOUGH
     assert running.pool.counters.decode_only == {}
     engines[0].hands_on = True
-    running.pool.choice.handovers._silent_until["i0"] = running.router.now()
+    running.scheduler.handovers._rests_until["i0"] = running.router.now()
     for number in range(8):
         assert (await running.ask(text=f"later {number}")).status_code == 200
     assert len(legs(engines[:1])) > ENOUGH + 1, "one try, and then it takes its part"

@@ -73,6 +73,7 @@ class Renderer:
             score=formats.score,
             span=formats.span,
             words=formats.words,
+            deed=formats.deed,
             told=_told,
             clock=formats.clock,
             weekday=formats.weekday,

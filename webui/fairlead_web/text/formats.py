@@ -5,6 +5,7 @@ browser test compares them.
 """
 
 import math
+import re
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -143,6 +144,7 @@ def told(detail: str, remedy: str | None) -> str:
     return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
 
 
+_CAPITALS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _REASONS = {
     "cold": "new session",
     "session-cold": "new session",
@@ -160,6 +162,14 @@ _REASONS = {
 def words(text: str) -> str:
     """A reason or trigger in words: `hot-migration` → `hot instance`, `no-room` → `no room`."""
     return _REASONS.get(text) or text.replace("-", " ").replace("_", " ")
+
+
+def deed(action: str) -> str:
+    """An action of the audit log in words, beside its actor: `operator.InstanceCreated` → `instance created`,
+    `pool.spec-changed` → `pool spec changed`.
+    """
+    said = _CAPITALS.sub(" ", action.removeprefix("operator."))
+    return words(said.replace(".", " ")).lower()
 
 
 def plain(value: Any) -> str:

@@ -198,6 +198,7 @@ class PostgresPoolReads:
                 learnt=await learnt_figures(connection, row.id, None),
                 capability=await read_capability(connection, row, now),
                 counts=await instance_counts(connection, row.id),
+                observed_at=row.observed_at,
             )
 
     async def _living(self, row: Any, now: datetime) -> list[InstanceSummary]:

@@ -22,6 +22,7 @@ from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
+from fairlead.routing.contracts.handovers import Handovers
 from fairlead.routing.contracts.loads import GivenWork
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -144,6 +145,10 @@ class Scheduler(Protocol):
     @property
     def caches(self) -> EngineCaches:
         """What engines say they hold; the caller feeds it with their events, if they send any."""
+
+    @property
+    def handovers(self) -> Handovers:
+        """Which engines hand no KV blocks on. The caller notes divided prompts; `transferred` notes fetches."""
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Admit, choose, queue. The answer may dispatch this request, refuse it, or be about others (dispatches that

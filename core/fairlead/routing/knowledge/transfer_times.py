@@ -1,4 +1,4 @@
-"""How long KV blocks take from one instance to another, as observed, and which instances are not asked for a while.
+"""How long KV blocks take from one instance to another, as observed, and which pairs are not tried for a while.
 
     measured between the two > measured between others > declared > assumed
 
@@ -25,7 +25,6 @@ ASSUMED_LATENCY_SECONDS = 0.05
 FIRST_REST_SECONDS = 10.0
 """After a failure a pair is not tried for this time, and for twice as long after each further one."""
 LONGEST_REST_SECONDS = 600.0
-"""Also how long an instance is not asked that names no blocks."""
 
 
 class _Line(NamedTuple):
@@ -51,8 +50,6 @@ class TransferTimes:
         self._pairs: defaultdict[tuple[str, str], _Pair] = defaultdict(_Pair)
         self._all: deque[tuple[int, float]] = deque(maxlen=4 * KEPT_TRANSFERS)
         self._common: _Line | None = None
-        self._unable: dict[str, float] = {}
-        """Sources that named no blocks, and until when they are not asked."""
 
     def seconds(self, source: str, target: str, tokens: int, computing_seconds: float, declared_speed: float | None) -> float:
         """Predicted seconds until `target` has the blocks of this many tokens, which take `computing_seconds` there."""
@@ -72,25 +69,23 @@ class TransferTimes:
         return speed, ASSUMED_LATENCY_SECONDS
 
     def may_try(self, source: str, target: str, now: float) -> bool:
-        """Whether neither the source nor the pair has failed of late."""
-        source, target = instance_of(source), instance_of(target)
-        pair = self._pairs.get((source, target))
-        return self._unable.get(source, 0.0) <= now and (pair is None or pair.rests_until <= now)
+        """Whether the pair has not failed of late."""
+        pair = self._pairs.get((instance_of(source), instance_of(target)))
+        return pair is None or pair.rests_until <= now
 
     def observe(self, source: str, target: str, transfer: CacheTransfer, sending_seconds: float, now: float) -> None:
-        """Learn from an attempt. Of its seconds, `sending_seconds` were not spent on computing the prompt's rest."""
-        source, target = instance_of(source), instance_of(target)
+        """Learn from an attempt. Of its seconds, `sending_seconds` were not spent on computing the prompt's rest.
+        Nothing is learned of a pair whose source named no blocks (`contracts.handovers`).
+        """
         if transfer.fate is CacheFate.UNNAMED:
-            self._unable[source] = now + LONGEST_REST_SECONDS
             return
-        pair = self._pairs[source, target]
+        pair = self._pairs[instance_of(source), instance_of(target)]
         pair.seen_at = now
         if transfer.fate is not CacheFate.MOVED:
             pair.rests_until = now + min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2**pair.failures)
             pair.failures += 1
             return
         pair.failures, pair.rests_until = 0, 0.0
-        self._unable.pop(source, None)
         if transfer.tokens:
             seen = transfer.tokens, max(0.0, sending_seconds)
             pair.transfers.append(seen)
@@ -113,7 +108,6 @@ class TransferTimes:
         """
         for pair in [pair for pair in self._pairs if instance in pair]:
             del self._pairs[pair]
-        self._unable.pop(instance, None)
 
 
 def _line_through(seen: deque[tuple[int, float]]) -> _Line:

@@ -105,7 +105,7 @@ class Dispatching:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
         guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
         hit = hit_or_fetched_tokens(tracked, instance, state.loads, state.view)
-        transfer_seconds, longest_transfer = (None, 0.0) if tracked.transfer_from is None else begin(state, tracked)
+        transfer_seconds, longest_transfer = (None, 0.0) if tracked.transfer_from is None else begin(state, tracked, now)
         self._count_sent(tracked, load, hit, now, transfer_seconds or 0.0)
         return Dispatch(
             request=request,

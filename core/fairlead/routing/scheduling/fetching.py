@@ -11,7 +11,7 @@ from fairlead.reports.moves import CacheFate, CacheTransfer
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import EVERY_MOVE
-from fairlead.targets import rank_of
+from fairlead.targets import instance_of, rank_of
 
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
@@ -25,7 +25,8 @@ def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, targe
         return False
     if not request.movable or rank_of(source) is not None or rank_of(target) is not None:
         return False
-    return load.entry.pairs_with(state.loads[target].entry) and state.transfers.may_try(source, target, now)
+    may_try = state.transfers.may_try(source, target, now) and not state.handovers.rests(instance_of(source), now)
+    return may_try and load.entry.pairs_with(state.loads[target].entry)
 
 
 def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, target: str, now: float) -> None:
@@ -38,7 +39,7 @@ def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, targe
         tracked.transfer_from = home
 
 
-def begin(state: SchedulerState, tracked: TrackedRequest) -> tuple[float | None, float]:
+def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[float | None, float]:
     """A request is about to be sent: the predicted seconds of the transfer that comes first, and those after which it
     is given up. None and 0 where engines fetch without being asked, or nothing is fetched.
     """
@@ -46,12 +47,15 @@ def begin(state: SchedulerState, tracked: TrackedRequest) -> tuple[float | None,
     if facts is None or source is None:
         return None, 0.0
     tracked.asked_of = source
+    state.handovers.asked(instance_of(source), now)
     there = state.view.hit_tokens(tracked.request, tracked.instance)
     return _seconds(state, tracked, source, tracked.instance), facts.longest_seconds or _computing(state, tracked, there)
 
 
 def heard(state: SchedulerState, tracked: TrackedRequest, transfer: CacheTransfer, now: float) -> None:
     """The attempt to fetch the request's blocks is over."""
+    if tracked.transfer_from is not None and transfer.fate in (CacheFate.MOVED, CacheFate.UNNAMED):
+        state.handovers.note(instance_of(tracked.transfer_from), now, named_blocks=transfer.fate is CacheFate.MOVED)
     source, target = tracked.asked_of, tracked.instance
     if source is None or tracked.transfer is not None:
         return

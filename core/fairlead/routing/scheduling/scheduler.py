@@ -25,6 +25,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
+from fairlead.routing.contracts.handovers import Handovers
 from fairlead.routing.contracts.loads import GivenWork, InstanceLoad
 from fairlead.routing.contracts.policies import LearnsOnline, PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -389,6 +390,11 @@ class PoolScheduler:
     def caches(self) -> EngineCaches:
         """What engines say they hold; the caller feeds it with their events, if they send any."""
         return self._state.caches
+
+    @property
+    def handovers(self) -> Handovers:
+        """Which engines hand no KV blocks on. The caller notes divided prompts; `transferred` notes fetches."""
+        return self._state.handovers
 
     def load(self, instance: str) -> InstanceLoad | None:
         """The live counters of an instance; read only."""

@@ -15,6 +15,7 @@ from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.gates import build_gate
 from fairlead.routing.choosing.binding_reasons import reason_to_leave
+from fairlead.routing.contracts.handovers import Handovers
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
@@ -96,6 +97,7 @@ class SchedulerState:
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
         self.transfers = TransferTimes()
+        self.handovers = Handovers()
         self.answers = AnswerLengths()
         """Kept only while tenants take turns."""
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)

@@ -197,6 +197,7 @@ def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
     _forget_target(state, load)
     state.circuits.pop(instance_of(load.entry.id), None)
     state.transfers.forget(instance_of(load.entry.id))
+    state.handovers.forget(instance_of(load.entry.id))
     state.suspected.discard(load.entry.id)
     load.broken_until = 0.0
 

@@ -695,18 +695,24 @@ def test_a_slow_engine_is_a_note() -> None:
     assert (found.cause, found.level, found.remedy) == (Cause.ENGINE_SLOW, Level.NOTE, None)
 
 
-def test_prefill_engines_that_hand_nothing_over_are_one_finding_with_their_number_and_replace_the_condition() -> None:
-    degraded = SeenCondition(
-        type="Degraded", status="True", reason="HandsNothingOver", message="i0: its last 3 prefills named no KV blocks"
-    )
+def test_engines_that_hand_no_blocks_on_are_one_finding_with_their_number_and_replace_the_condition() -> None:
+    degraded = SeenCondition(type="Degraded", status="True", reason="KvNotHandedOn", message="i0: named no KV blocks in its last 3 answers")
     pool = well(conditions=(degraded,))
     for number in range(3):
-        silent = {"HandsNothingOver": 0.0} if number < 2 else {}
+        silent = {"KvNotHandedOn": 0.0} if number < 2 else {}
         pool = with_instance(pool, number, role=Role.PREFILL, troubles=silent)
     found = only(pool)
-    assert (found.cause, found.level, found.harm.amount) == (Cause.HANDS_NOTHING_OVER, Level.WARN, 2.0)
-    assert found.sentence.startswith("2 of 3 prefill instances of default/chat name no KV blocks after a prefill")
-    assert "i0, i1" in found.sentence
+    assert (found.cause, found.level, found.harm.amount) == (Cause.KV_NOT_HANDED_ON, Level.WARN, 2.0)
+    assert found.sentence.startswith("2 of 3 prefill instances of default/chat name no KV blocks for others to fetch: i0, i1; decode")
+
+
+def test_where_nothing_is_divided_only_sessions_that_move_suffer_from_engines_that_hand_no_blocks_on() -> None:
+    pool = with_instance(well(), 1, troubles={"KvNotHandedOn": 0.0})
+    (found,) = (one for one in advise([pool]) if one.cause is Cause.KV_NOT_HANDED_ON)
+    assert found.sentence == (
+        "1 of 4 instances of default/chat names no KV blocks for others to fetch: i1; sessions that move are computed again; "
+        "check --kv-transfer-config."
+    )
 
 
 def test_figures_that_are_behind_are_told_and_a_pool_is_not_well_meanwhile() -> None:
@@ -736,7 +742,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.INSTANCES_LOST: with_instance(well(), 1, losses=3),
         Cause.INSTANCE_FAILING: with_instance(well(), 1, served=served(30, 30, failed=12)),
         Cause.ENGINE_STALLED: with_instance(well(), 2, troubles={"EngineStalled": 42.0}),
-        Cause.HANDS_NOTHING_OVER: with_instance(well(), 1, role=Role.PREFILL, troubles={"HandsNothingOver": 0.0}),
+        Cause.KV_NOT_HANDED_ON: with_instance(well(), 1, role=Role.PREFILL, troubles={"KvNotHandedOn": 0.0}),
         Cause.ENGINE_SLOW: with_instance(well(), 1, troubles={"EngineSlow": 0.0}),
         Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load")),
         Cause.FIGURE_OFF: well(figures=(off,)),

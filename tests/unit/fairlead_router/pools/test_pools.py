@@ -20,6 +20,7 @@ from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
+from fairlead.routing.contracts.handovers import Handovers
 from fairlead.routing.contracts.loads import GivenWork
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -57,6 +58,7 @@ class CheckingScheduler:
         _check(table)
         self.table = table
         self.caches = EngineCaches()
+        self.handovers = Handovers()
         self.learns_online: LearnsOnline | None = None
         self.binds_beginnings = False
         self.assumed_routers = 1

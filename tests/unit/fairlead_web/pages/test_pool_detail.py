@@ -8,8 +8,9 @@ import yaml
 
 from fairlead.tables import PoolKey
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.pools import PoolDetail
+from fairlead_client.resources.pools import PoolCondition, PoolDetail
 from fairlead_testing.fakes.public_data.loads import CODE, INSTANCES
+from fairlead_testing.fakes.public_data.world import World
 from fairlead_testing.running.web_client import visitor
 
 CONFIG = {
@@ -51,3 +52,29 @@ async def test_the_page_counts_instances_and_does_not_ask_what_each_of_them_does
     assert asked == [False]
     chips = re.sub(r"<[^>]+>", " ", page.split('id="states"', 1)[1].split("</div>", 1)[0])
     assert sum(map(int, re.findall(r"\b\d+\b", chips))) == len(INSTANCES[CODE])
+
+
+def said_of_conditions(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page.split('id="conditions"', 1)[1].split("</section>", 1)[0]).split())
+
+
+async def test_conditions_say_of_when_they_are_beside_figures_that_are_newer() -> None:
+    async with visitor() as viewer:
+        page = said_of_conditions((await viewer.http.get(f"/pools/{CODE}")).text)
+    assert "As of the operator's report, 5 s ago ; the tiles above are newer." in page
+    assert "answers now" not in page
+
+
+async def test_a_page_that_tells_of_no_answer_from_the_api_that_made_it_says_that_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    unanswered = [PoolCondition(type="SLOMet", status="Unknown", reason="ControlPlaneUnreachable", message="Attainment is not known")]
+    monkeypatch.setattr(World, "conditions", lambda self, pool: unanswered)
+    async with visitor() as viewer:
+        page = said_of_conditions((await viewer.http.get(f"/pools/{CODE}")).text)
+    assert "had not answered the operator by then. It answers now: this page is made of its answers." in page
+
+
+async def test_last_changes_name_the_actor_once() -> None:
+    async with visitor() as viewer:
+        page = (await viewer.http.get("/")).text
+    changes = " ".join(re.sub(r"<[^>]+>", " ", page.split('id="changes"', 1)[1].split("</ul>", 1)[0]).split())
+    assert "operator : pool spec changed default/chat" in changes

@@ -38,6 +38,9 @@ NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
         (formats.words("hot-migration"), "hot instance"),
         (formats.words("hotspot"), "overloaded queue"),
         (formats.words("no-room"), "no room"),
+        (formats.deed("operator.InstanceCreated"), "instance created"),
+        (formats.deed("pool.spec-changed"), "pool spec changed"),
+        (formats.deed("plan.applied"), "plan applied"),
     ],
 )
 def test_numbers_read_well(made: str, text: str) -> None:

@@ -1,7 +1,7 @@
 // One chart: lines of its figure's metrics, drawn by uPlot, with a legend, marks of what happened, and the arrow keys. The legend has the
 // values at the crosshair; without one the figures of the whole range, as the page's tiles have them, and of what is no sum or mean its last value.
 
-import { alone, axisTimes, bounds, knownUntil, labelOf, lineAt, Lines, rangeValues, shape, shortValue, summary, tables, value } from "./chart_data.js";
+import { alone, axisTimes, bounds, knownUntil, labelOf, lineAt, Lines, rangeValues, shape, shortValue, stepWords, summary, tables, value } from "./chart_data.js";
 import { shown, zoneOfAxes } from "./times.js";
 
 const NEAR = 6;
@@ -245,12 +245,12 @@ export class Chart {
     }
   }
 
-  // Of when the last value of a line is: what is in force is of now, and so is what was measured in the newest step of a live page.
+  // Of when the last value of a line is: what was measured is the mean of its step, what is in force or known at moments is of an instant.
   moment(line) {
     if (this.at !== null || line.limit) return "";
-    const until = knownUntil(line);
-    if (this.figure.dataset.live === "yes" && this.range[1] - until < Math.max(60, 2 * line.step_seconds)) return " now";
-    return ` at ${shown(new Date(until * 1000)).replace(/^\d+-\d+-\d+ /, "")}`;
+    const until = knownUntil(line), measured = line.drawn === "line", step = stepWords(line.step_seconds);
+    if (this.figure.dataset.live === "yes" && this.range[1] - until < Math.max(60, 2 * line.step_seconds)) return measured ? ` in the last ${step}` : " now";
+    return `${measured ? ` in the ${step} to` : " at"} ${shown(new Date(until * 1000)).replace(/^\d+-\d+-\d+ /, "")}`;
   }
 
   key(event) {

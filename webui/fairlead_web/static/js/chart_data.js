@@ -61,6 +61,11 @@ export function knownUntil(line) {
   return undefined;
 }
 
+// A step after "the": the minute, the 10 s.
+export function stepWords(step) {
+  return { 60: "minute", 3600: "hour", 86400: "day" }[step] ?? span(step);
+}
+
 // One table per line for uPlot.join, with how it treats nulls: a measured line keeps them, as gaps; points are joined.
 export function tables(lines, stacked) {
   const drawn = stacked ? sums(lines).toReversed() : lines;
@@ -163,7 +168,8 @@ export function summary(title, lines, [from, to], whole = {}) {
     const unknown = line.drawn === "line" ? (line.values.length - known.length) * line.step_seconds : 0;
     const gap = unknown >= 2 * line.step_seconds ? `, nothing known of ${span(unknown)}` : "";
     const shown = (number) => value(number, line.unit, line.metric);
-    const first = whole[line.id.trim()] === undefined ? `${shown(last)} last` : `${whole[line.id.trim()]} over the range`;
+    const newest = line.drawn === "line" ? ` in its last ${stepWords(line.step_seconds)}` : " last";
+    const first = whole[line.id.trim()] === undefined ? `${shown(last)}${newest}` : `${whole[line.id.trim()]} over the range`;
     return `${line.label} ${first}, ${shown(Math.min(...known))} to ${shown(Math.max(...known))} in one step${gap}`;
   });
   return `${title}, ${clock(from)} to ${clock(to)} UTC. ${told.join(". ")}`;

@@ -67,7 +67,10 @@ def arguments_of(node: Tree, *, skip: int = 0) -> list[Tree]:
 
 
 def innermost(node: Tree) -> Tree:
-    """The first node below that is more than a wrapper for one level of precedence."""
+    """The expression itself: the grammar wraps it in a node for each level of precedence that it has no operator of.
+
+    Literals of lists and maps are not such wrappers, even with one element.
+    """
     while len(node.children) == 1 and isinstance(node.children[0], lark.Tree) and node.data not in {"list_lit", "map_lit"}:
         node = node.children[0]
     return node

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -113,6 +113,7 @@ class Pools:
                     InstanceCount(role=role, state=state, count=count)
                     for (role, state), count in sorted(Counter((one.role, one.state) for one in self._world.instances(pool)).items())
                 ],
+                observed_at=self._clock() - timedelta(seconds=5),
             )
         )
 

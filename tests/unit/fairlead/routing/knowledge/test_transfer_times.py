@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fairlead.capabilities import Source
 from fairlead.reports.moves import CacheFate, CacheTransfer
-from fairlead.routing.knowledge.transfer_times import LONGEST_REST_SECONDS, TransferTimes
+from fairlead.routing.knowledge.transfer_times import TransferTimes
 from fairlead_testing.examples import examples
 
 
@@ -51,13 +51,17 @@ def test_a_pair_that_failed_rests_longer_each_time_and_no_other_pair_does() -> N
     assert times.may_try("a", "b", 41.0)
 
 
-def test_a_source_that_names_nothing_is_spared_by_all_targets() -> None:
+def test_a_source_that_names_nothing_tells_nothing_of_the_pair() -> None:
     times = TransferTimes()
     failed(times, CacheFate.UNNAMED, 0.0)
-    asked = [times.may_try("a", target, 1.0) for target in "bc"]
-    assert (asked, times.may_try("b", "a", 1.0), times.may_try("a", "c", LONGEST_REST_SECONDS)) == ([False, False], True, True)
+    assert times.may_try("a", "b", 0.0)
+
+
+def test_a_pair_with_another_engine_does_not_rest() -> None:
+    times = TransferTimes()
+    failed(times, CacheFate.LATE, 0.0)
     times.forget("a")
-    assert times.may_try("a", "b", 1.0), "another engine is there now"
+    assert times.may_try("a", "b", 1.0)
 
 
 @examples(200)

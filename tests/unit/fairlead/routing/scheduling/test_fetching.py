@@ -10,8 +10,10 @@ from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import EVERY_MOVE, KvTransferFacts, RoutingTable
 from fairlead_testing.builders.routing import dispatches, entry, table
+from fairlead_testing.worlds.router_wire import Wire
 
 BLOCK = table(1).engine.block_tokens
 FAST = KvTransferFacts(tokens_per_second=1e6)
@@ -108,6 +110,94 @@ def test_every_move_takes_its_blocks_along_where_that_is_asked_for() -> None:
     pool = Pool(KvTransferFacts(when=EVERY_MOVE, tokens_per_second=100.0, longest_seconds=7.0))
     dispatch = pool.turn("r1", 22, 3.0)
     assert (dispatch.transfer_from, dispatch.longest_transfer_seconds) == (pool.source, 7.0)
+
+
+def leaving(sessions: int) -> PoolScheduler:
+    """A scheduler of two instances; the sessions s0, s1, … have their contexts at the one that now drains."""
+    engine = replace(table(1).engine, kv_transfer=KvTransferFacts(when=EVERY_MOVE))
+    home = replace(table([entry("a"), entry("b", InstanceState.DRAINING)], policy="fairlead"), engine=engine)
+    scheduler = PoolScheduler(home, "router-0", 0, sample_rate=1.0)
+    for number in range(sessions):
+        assert turn_of(scheduler, number, float(number)).instance == "a"
+        scheduler.first_token(f"s{number}", number + 0.5)
+        scheduler.complete(f"s{number}", number + 0.5, 10, None)
+    away = [entry("a", InstanceState.DRAINING), entry("b")]
+    scheduler.update_table(replace(home, version=2, instances=tuple(away)), float(sessions))
+    return scheduler
+
+
+def turn_of(scheduler: PoolScheduler, session: int, now: float) -> Dispatch:
+    blocks = tuple(range(1000 * session, 1000 * session + 20))
+    request = RoutingRequest(
+        id=f"s{session}",
+        arrived_at=now,
+        prompt_tokens=20 * BLOCK + 1,
+        blocks=blocks,
+        first_bytes_hash=session,
+        session=f"s{session}",
+        movable=True,
+    )
+    (dispatch,) = dispatches(scheduler.submit(request, now))
+    return dispatch
+
+
+def test_an_engine_that_named_no_blocks_three_times_is_asked_once_in_five_minutes() -> None:
+    scheduler = leaving(8)
+    asked = []
+    for session, now in enumerate([10.0, 20.0, 30.0, 40.0, 329.0, 331.0, 332.0, 640.0]):
+        dispatch = turn_of(scheduler, session, now)
+        asked.append(dispatch.transfer_from)
+        if dispatch.transfer_from is not None:
+            scheduler.transferred(f"s{session}", now, CacheTransfer(fate=CacheFate.UNNAMED, seconds=0.1))
+        scheduler.first_token(f"s{session}", now + 0.5)
+        scheduler.complete(f"s{session}", now + 0.5, 10, None)
+    assert asked == ["a", "a", "a", None, None, "a", None, "a"]
+    assert scheduler.handovers.in_vain("a") == 5
+    assert scheduler.discrepancies() == ()
+
+
+def test_the_router_that_decides_counts_what_the_others_report_and_each_counts_its_own() -> None:
+    engine = replace(table(1).engine, kv_transfer=KvTransferFacts(when=EVERY_MOVE))
+    home = replace(table([entry("a"), entry("b", InstanceState.DRAINING)], policy="fairlead"), engine=engine)
+    decider, front = (SharedScheduler(home, f"router-{number}", number, sample_rate=1.0) for number in range(2))
+    for scheduler in (decider, front):
+        scheduler.know_routers(2)
+    wire = Wire(front, decider, 0.0)
+
+    def turn(session: int, now: float) -> str | None:
+        asked = RoutingRequest(
+            id=f"s{session}-{now}",
+            arrived_at=now,
+            prompt_tokens=20 * BLOCK + 1,
+            blocks=tuple(range(1000 * session, 1000 * session + 20)),
+            first_bytes_hash=session,
+            session=f"s{session}",
+            movable=True,
+        )
+        front.submit(asked, now)
+        (dispatch,) = dispatches(wire.carry(now))
+        if dispatch.transfer_from is not None:
+            front.transferred(asked.id, now, CacheTransfer(fate=CacheFate.UNNAMED, seconds=0.1))
+        front.first_token(asked.id, now + 0.5)
+        front.complete(asked.id, now + 0.5, 10, None)
+        wire.carry(now + 0.5)
+        return dispatch.transfer_from
+
+    assert [turn(session, float(session)) for session in range(4)] == [None] * 4
+    away = replace(home, version=2, instances=(entry("a", InstanceState.DRAINING), entry("b")))
+    for scheduler in (decider, front):
+        scheduler.update_table(away, 5.0)
+    assert [turn(session, 10.0 + session) for session in range(4)] == ["a", "a", "a", None]
+    assert (decider.handovers.in_vain("a"), front.handovers.in_vain("a")) == (3, 3)
+
+
+def test_another_engine_in_its_place_is_asked_at_once() -> None:
+    scheduler = leaving(4)
+    for _ in range(3):
+        scheduler.handovers.note("a", 4.0, named_blocks=False)
+    moved = [replace(entry("a", InstanceState.DRAINING), address="elsewhere:8000"), entry("b")]
+    scheduler.update_table(replace(scheduler.table, version=3, instances=tuple(moved)), 5.0)
+    assert not scheduler.handovers
 
 
 def test_a_request_that_is_retried_fetches_nothing() -> None:
