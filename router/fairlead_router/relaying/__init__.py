@@ -2,6 +2,7 @@
 answers to clients.
 
 `proxying` relays requests that a scheduler decides about, `direct` those that go past it. Both send by `sending`, hold
-an answer until it has content (`passing`) and try another instance where that helps (`second_opinions`). It must not
-choose instances for routed requests: schedulers do. Its danger is a request that ends twice, or never.
+an answer until it has content (`passing`) and try another instance where that helps (`second_opinions`). What a lost
+or leaving instance had goes on elsewhere: answers by `carrying_on`, KV blocks by `cache_moves`, prompts by `heirs`. It
+must not choose instances for routed requests: schedulers do. Its danger is a request that ends twice, or never.
 """
