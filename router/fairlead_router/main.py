@@ -99,7 +99,15 @@ class Router:
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.awake = AwakeClock(self.now)
-        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now, settings.kv_events_port)
+        self.kv_events = KvEventFollower(
+            self.pools,
+            self.upstream,
+            self.metrics,
+            self.now,
+            settings.kv_events_port,
+            hosts=settings.kv_event_hosts,
+            most_sources=settings.kv_event_sources,
+        )
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamConnection, UpstreamFailure
 
 
 class UpstreamPool:
@@ -99,7 +99,7 @@ class UpstreamPool:
     ) -> bytes:
         """GET a small document from an engine, with these header lines; with a body of JSON, POST it.
 
-        Raises UpstreamFailure, also for a status other than 200 and for more than `limit` bytes.
+        Raises UpstreamFailure, also for a status other than 200; BeyondBounds for more than `limit` bytes.
         """
         connection = self.take_idle(address) or await self.connect(address)
         try:
@@ -113,7 +113,7 @@ class UpstreamPool:
                 while piece := await connection.read():
                     answer += piece
                     if len(answer) > limit:
-                        raise UpstreamFailure("protocol", f"{address}{path} answered more than {limit} bytes")
+                        raise BeyondBounds(address, f"answered {path[:100]} with more than {limit} bytes")
         except TimeoutError:
             raise UpstreamFailure("timeout", f"{address}{path} did not answer within {seconds:g} s") from None
         finally:

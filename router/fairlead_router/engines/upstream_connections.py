@@ -16,6 +16,7 @@ from typing import NamedTuple, cast
 
 import httptools
 
+from fairlead.plausibility import HEAD_BYTES, MOST_HEADERS, MOST_INTERIM
 from fairlead.reports.decisions import UNREACHED
 
 HIGH_WATER = 256 * 1024
@@ -64,6 +65,14 @@ class UpstreamFailure(Exception):
         return self.kind not in UNREACHED
 
 
+class BeyondBounds(UpstreamFailure):
+    """What an engine sent is larger, or more, than anything that engines send. `words` say it without its address."""
+
+    def __init__(self, address: str, words: str) -> None:
+        super().__init__("protocol", f"{address} {words}")
+        self.words = words
+
+
 class _Heard(NamedTuple):
     """The parser's callbacks. Pieces of a body are as many as its events, and call no function of ours."""
 
@@ -81,7 +90,8 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_failure", "_framed", "_interim", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_transport", "_waiter",
+        "_beyond", "_failure", "_framed", "_interim", "_interims", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_transport",
+        "_unseen", "_waiter",
         "address", "busy", "closed", "complete", "half_sent", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
     )  # fmt: skip
 
@@ -101,6 +111,11 @@ class UpstreamConnection(asyncio.Protocol):
         self._failure: UpstreamFailure | None = None
         self._framed = False
         self._interim = False
+        self._interims = 0
+        self._unseen = 0
+        """Bytes since the request, or the last piece of a body, that are no part of a body."""
+        self._beyond = ""
+        """What is beyond its bounds, in words."""
         self._sending_paused = False
         self.received = 0
         """How often bytes arrived on this connection; if it stops growing, the engine is silent."""
@@ -126,6 +141,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.keep_alive = False
         self.status = 0
         self.headers = []
+        self._interims = self._unseen = 0
         self._framed = False
         self._failure = None
         self._pieces.clear()
@@ -263,14 +279,20 @@ class UpstreamConnection(asyncio.Protocol):
         if not self.busy or self.complete:
             self.close()  # bytes nobody asked for: this connection's framing is not to be trusted
             return
+        before = len(self._pieces)
+        self._unseen += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.abort(UpstreamFailure("protocol", f"{self.address} sent something that is not HTTP: {error}"))
+            self.abort(self._broken(error))
             return
         if self.complete:
             self._wake()
-        elif self._pieces:
+        elif len(self._pieces) == before:
+            if self._unseen > HEAD_BYTES:
+                self.abort(BeyondBounds(self.address, f"sent more than {HEAD_BYTES} bytes that are no part of an answer's body"))
+        else:
+            self._unseen = 0
             sink = self._sink
             if sink is not None:
                 self._flow(sink)
@@ -279,6 +301,11 @@ class UpstreamConnection(asyncio.Protocol):
                 self.paused = True
                 self._transport.pause_reading()
             self._wake()
+
+    def _broken(self, error: Exception) -> UpstreamFailure:
+        if self._beyond:
+            return BeyondBounds(self.address, self._beyond)
+        return UpstreamFailure("protocol", f"{self.address} sent something that is not HTTP: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -303,12 +330,29 @@ class UpstreamConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if len(self.headers) > MOST_HEADERS or self._unseen > HEAD_BYTES:
+            self._bound_head()
         if status < 200:
             self._interim = True
+            self._interims += 1
+            if self._interims > MOST_INTERIM:
+                self._refuse(f"sent more than {MOST_INTERIM} interim answers (1xx)")
             self.headers = []
             self._framed = False
             return
         self.status = status
+
+    def _bound_head(self) -> None:
+        """Refuse a head that is too large; the bytes that came may be its body's."""
+        if len(self.headers) > MOST_HEADERS:
+            self._refuse(f"answered with {len(self.headers)} headers; {MOST_HEADERS} are allowed")
+        if sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES:
+            self._refuse(f"answered with a head of more than {HEAD_BYTES} bytes")
+
+    def _refuse(self, words: str) -> None:
+        """Stop the parser."""
+        self._beyond = words
+        raise ValueError(words)
 
     def on_message_complete(self) -> None:
         if self._interim:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from fairlead_process.json_documents import nests_deeper
+from fairlead_process.json_documents import nests_deeper, read_json
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.emptiness import is_cut, shortfall
 from fairlead_router.protocols.spoken_events import Failure as Failure
@@ -429,7 +429,7 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
     if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
         return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
     try:
-        document = _DOCUMENT.decode(body)
+        document = read_json(body, _DOCUMENT)
     except msgspec.DecodeError:  # ValidationError included; NaN is not JSON
         return _read_otherwise(body, has_input=has_input)
     failure: Failure | None = None
