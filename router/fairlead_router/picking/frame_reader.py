@@ -9,6 +9,7 @@ from fairlead_router.picking.http2 import CONTINUATION, END_HEADERS, HEAD, HEADE
 
 FRAME_SIZE = 256 * 1024
 LARGEST_HEADERS = 64 * 1024
+_HEAD_BYTES = 9
 
 _OF_HEADERS = (HEADERS, CONTINUATION)
 
@@ -18,12 +19,14 @@ class FrameReader:
     of the protocol raises ConnectionFailed, and nothing may be read any more.
     """
 
-    __slots__ = ("_began", "_block", "_came", "_rest", "is_greeted")
+    __slots__ = ("_began", "_block", "_came", "_needed", "_rest", "is_greeted")
 
     def __init__(self, came: Callable[[int, int, int, bytes], None], began: Callable[[int, int, bytes], None]) -> None:
         self._came = came
         self._began = began
-        self._rest = b""
+        self._rest = bytearray()
+        self._needed = 0
+        """Bytes of the rest without which it is no whole frame."""
         self._block: tuple[int, int, bytearray] | None = None
         """Stream, flags and beginning of a header block that goes on in the next frame."""
         self.is_greeted = False
@@ -32,32 +35,38 @@ class FrameReader:
     def read(self, data: bytes) -> None:
         """Read bytes that have arrived."""
         if self._rest:
-            data = self._rest + data
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
         start, end = 0, len(data)
         if not self.is_greeted:
             if not data.startswith(http2.PREFACE[:end]):
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, "this port speaks gRPC over HTTP/2 only")
             if end < len(http2.PREFACE):
-                self._rest = data
+                self._rest, self._needed = bytearray(data), 0
                 return
             self.is_greeted = True
             start = len(http2.PREFACE)
-        while end - start >= 9:
+        while end - start >= _HEAD_BYTES:
             high, low, kind, flags, number = HEAD.unpack_from(data, start)
             size = (high << 8) | low
             if size > FRAME_SIZE:
                 raise ConnectionFailed(http2.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
-            stop = start + 9 + size
+            stop = start + _HEAD_BYTES + size
             if stop > end:
+                self._needed = stop - start
                 break
             number &= 0x7FFFFFFF
-            payload = data[start + 9 : stop]
+            payload = data[start + _HEAD_BYTES : stop]
             if kind in _OF_HEADERS or self._block is not None:
                 self._take_headers(kind, flags, number, payload)
             else:
                 self._came(kind, flags, number, payload)
             start = stop
-        self._rest = data[start:]
+        else:
+            self._needed = _HEAD_BYTES
+        self._rest = bytearray(data[start:])
 
     def _take_headers(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if self._block is None:
