@@ -290,6 +290,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._wake()
         elif len(self._pieces) == before:
             if self._unseen > HEAD_BYTES:
+                self.headers = self.headers if self.status else []
                 self.abort(BeyondBounds(self.address, f"sent more than {HEAD_BYTES} bytes that are no part of an answer's body"))
         else:
             self._unseen = 0
@@ -303,6 +304,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._wake()
 
     def _broken(self, error: Exception) -> UpstreamFailure:
+        if not self.status:
+            self.headers = []  # of a head that is not believed
         if self._beyond:
             return BeyondBounds(self.address, self._beyond)
         return UpstreamFailure("protocol", f"{self.address} sent something that is not HTTP: {error}")
