@@ -30,7 +30,7 @@ LONGEST_NAME = 512
 
 MOST_REQUESTS = 1_000_000
 """Requests that run or wait in one engine."""
-LEAST_CACHE_TOKENS, MOST_CACHE_TOKENS = 16, 2**32
+LEAST_CACHE_TOKENS, MOST_CACHE_TOKENS = 256, 2**32
 """Tokens of one rank's KV cache."""
 MOST_BLOCKS = 2**32
 MOST_COUNT = 1e15
