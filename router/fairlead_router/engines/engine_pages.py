@@ -126,7 +126,7 @@ class EnginePage(EngineFigures):
     ranks: Mapping[int, EngineFigures] = field(default_factory=dict)
     """The figures of each data-parallel rank, by the engine's number of the rank."""
     implausible: str = ""
-    """What of it cannot be true and is left out, in words."""
+    """The figures that cannot be true and are left out, in words."""
 
 
 def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
@@ -210,7 +210,7 @@ class ToldModels:
     names: tuple[str, ...]
     engine_type: str = "vllm"
     implausible: str = ""
-    """What of the list cannot be true and is left out, in words."""
+    """The names that are left out, in words."""
 
 
 def read_models(answer: bytes) -> ToldModels:
@@ -220,7 +220,7 @@ def read_models(answer: bytes) -> ToldModels:
     except msgspec.MsgspecError as error:
         raise PageUnreadable(shown(str(error))) from None
     is_sglang = any(model.owned_by == "sglang" for model in models[:MOST_MODELS])
-    more = f"it lists {len(models)} models, of which {MOST_MODELS} are read" if len(models) > MOST_MODELS else ""
+    more = f"it lists {len(models)} models; {MOST_MODELS} are read" if len(models) > MOST_MODELS else ""
     names = tuple(model.id for model in models[:MOST_MODELS])
     return ToldModels(names=names, engine_type="sglang" if is_sglang else "vllm", implausible=more)
 
@@ -286,7 +286,7 @@ class _Samples:
             int(name): name for name in names if name.isdigit() and len(name) <= _LONGEST_RANK and self._holds("a rank", int(name), RANK)
         }
         if len(numbers) > MOST_RANKS:
-            self._faults["ranks"] = f"it has {len(numbers)} data-parallel ranks, of which {MOST_RANKS} are read"
+            self._faults["ranks"] = f"it has {len(numbers)} data-parallel ranks; {MOST_RANKS} are read"
         return sorted(numbers.items())[:MOST_RANKS]
 
     def faults(self) -> str:
@@ -301,7 +301,7 @@ class _Samples:
 
 
 def _number(told: bytes) -> float:
-    """The first word as a number; NaN if it is none."""
+    """The first word as a number; NaN if it is not a number."""
     fields = told.split(None, 1)
     try:
         return float(fields[0][:_LONGEST_NUMBER]) if fields else math.nan

@@ -113,7 +113,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = False
         self._interims = 0
         self._unseen = 0
-        """Bytes since the request, or the last piece of a body, that are no part of a body."""
+        """Bytes since the request, or the last piece of a body, outside of a body."""
         self._beyond = ""
         """What is beyond its bounds, in words."""
         self._sending_paused = False
@@ -291,7 +291,7 @@ class UpstreamConnection(asyncio.Protocol):
         elif len(self._pieces) == before:
             if self._unseen > HEAD_BYTES:
                 self.headers = self.headers if self.status else []
-                self.abort(BeyondBounds(self.address, f"sent more than {HEAD_BYTES} bytes that are no part of an answer's body"))
+                self.abort(BeyondBounds(self.address, f"sent more than {HEAD_BYTES} bytes outside of an answer's body"))
         else:
             self._unseen = 0
             sink = self._sink

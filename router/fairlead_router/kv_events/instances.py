@@ -69,7 +69,7 @@ class InstanceEvents:
         self._make_subscription = partial(_subscription, central, context, caches=caches, now=now, reader=reader, changed=self._judge)
 
     def open_some(self, most: int) -> int:
-        """Open up to so many of the sources that are not open yet; returns how many it opened. Raises zmq.ZMQError."""
+        """Open up to this many of the unopened sources; returns how many it opened. Raises zmq.ZMQError."""
         opened = min(most, len(self._unopened))
         for _ in range(opened):
             one = self._unopened.popleft()

@@ -118,7 +118,7 @@ def read_sources(answer: bytes, engine_type: str, address: str, hosts: Hosts = _
         source = _source(rank, one, _Place(host, hosts), faults)
         found += [] if source is None else [source]
     if len(published) > MOST_SOURCES:
-        faults.insert(0, f"it names {len(published)} sources, of which {MOST_SOURCES} are followed")
+        faults.insert(0, f"it names {len(published)} sources; {MOST_SOURCES} are followed")
     more = f"; and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
     return ToldSources(tuple(found), "; ".join(faults[:_MOST_FAULTS]) + more)
 

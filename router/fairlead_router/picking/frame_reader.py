@@ -26,7 +26,7 @@ class FrameReader:
         self._began = began
         self._rest = bytearray()
         self._needed = 0
-        """Bytes of the rest without which it is no whole frame."""
+        """Bytes of the rest that make a whole frame."""
         self._block: tuple[int, int, bytearray] | None = None
         """Stream, flags and beginning of a header block that goes on in the next frame."""
         self.is_greeted = False

@@ -276,7 +276,7 @@ class KvEventFollower:
             self._leave(followed)
             return
         if events.faults > followed.faults:
-            words = f"{events.faults - followed.faults} messages at once that are no plausible batches, or come too fast"
+            words = f"{events.faults - followed.faults} messages at once that cannot be batches, or come too fast"
             followed.pool.engines.implausible(followed.instance, EVENTS, words, self._now())
         followed.faults = events.faults
         if not events.is_connected:
