@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 
+from fairlead.addresses import host_of
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 
 
@@ -37,12 +38,12 @@ class UpstreamPool:
         """Open a connection, within `seconds` or the general limit, whichever is less. Raises UpstreamFailure (refused,
         unreachable; deadline when `seconds` were too few to know).
         """
-        host, _, port = address.rpartition(":")
+        host, port = host_of(address), address.rpartition(":")[2]
         limit = min(self._connect_seconds, seconds)
         try:
             async with asyncio.timeout(limit):
                 _, connection = await self._loop.create_connection(
-                    lambda: UpstreamConnection(self._loop, address, self._forget), host.strip("[]"), int(port)
+                    lambda: UpstreamConnection(self._loop, address, self._forget), host, int(port)
                 )
         except TimeoutError:
             kind = "deadline" if limit < self._connect_seconds else "unreachable"
