@@ -10,6 +10,8 @@ from typing import Any
 
 import uvicorn
 
+from fairlead_process.doors import Door
+from fairlead_process.http_connections import http_config
 from fairlead_router.gateway.informing import Informing, Scope, Send, send_answer, send_json
 from fairlead_router.protocols.refusals import BadRequest
 
@@ -51,13 +53,9 @@ class _AdminServer(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving_admin(informing: Informing, listener: socket.socket) -> AsyncIterator[uvicorn.Server]:
+async def serving_admin(informing: Informing, listener: socket.socket, door: Door) -> AsyncIterator[uvicorn.Server]:
     """Serve the operators' port on `listener` while the block runs."""
-    config = uvicorn.Config(
-        AdminApp(informing), http="httptools", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
-        limit_concurrency=64, timeout_keep_alive=75, timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    server = _AdminServer(config)
+    server = _AdminServer(http_config(AdminApp(informing), door, ws="none", lifespan="off", timeout_graceful_shutdown=1))
     task = asyncio.create_task(server.serve(sockets=[listener]), name="admin")
     try:
         yield server

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import resource
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,12 +11,8 @@ from typing import Any
 
 import uvicorn
 
+from fairlead_process.doors import backlog_of
 from fairlead_router.serving.client_connections import ClientConnection, ConnectionLimits
-
-FILES_KEPT_BACK = 256
-"""Open files reserved for everything but connections to clients and engines: logs, spool, control API, listening
-sockets.
-"""
 
 LINGER_SECONDS = 1.0
 """How long an idle connection stays open once the router stops: a request may be on its way on it."""
@@ -27,8 +21,6 @@ LOOK_SECONDS = 0.05
 
 UNREAD_TICKS = 50
 """Ticks of uvicorn, of 0.1 s each, from one look for clients that read nothing to the next."""
-
-logger = logging.getLogger(__name__)
 
 
 class GatewayServer(uvicorn.Server):
@@ -93,24 +85,6 @@ class GatewayServer(uvicorn.Server):
         return [connection for connection in self.server_state.connections if isinstance(connection, ClientConnection)]
 
 
-def connections_for(wanted: int) -> int:
-    """How many clients' connections the process can have: `wanted`, or fewer where it may not open
-    two files for each of them.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * wanted + FILES_KEPT_BACK
-    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < allowed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    possible = max(1, (max(soft, allowed) - FILES_KEPT_BACK) // 2)
-    if possible < wanted:
-        logger.warning(
-            "fewer connections than wished for: the limit of open files is too low", extra={"wanted": wanted, "possible": possible}
-        )
-    return min(wanted, possible)
-
-
 def server_config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
     """The uvicorn configuration of a gateway."""
     return uvicorn.Config(
@@ -124,5 +98,5 @@ def server_config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=limits.keep_alive_seconds,  # type: ignore[arg-type]  # it is only ever given to call_later
         timeout_graceful_shutdown=1,
-        backlog=4096,
+        backlog=backlog_of(limits.door.most),
     )

@@ -46,6 +46,9 @@ class Transport:
     def resume_reading(self) -> None:
         self.reads = True
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
 
 class Echo:
     """Says each message back, and keeps what it heard."""
@@ -91,6 +94,8 @@ class Client:
 
     def feed(self, *data: bytes) -> None:
         self.connection.data_received(b"".join(data))
+        while self.connection._is_behind:
+            self.connection._catch_up()
 
     def frames(self) -> list[tuple[int, int, int, bytes]]:
         found, start, data = [], 0, bytes(self.transport.written)

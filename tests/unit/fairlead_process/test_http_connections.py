@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from fairlead_process import http_heads
-from fairlead_process.http_heads import MOST_BYTES, BoundedHeads
+from fairlead_process import http_connections
+from fairlead_process.doors import Door
+from fairlead_process.http_connections import MOST_BYTES, http_config
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -27,7 +28,7 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
 async def connected() -> AsyncIterator[Connection]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(_app, http=BoundedHeads, lifespan="off", log_config=None, access_log=False))
+    server = uvicorn.Server(http_config(_app, Door(100), lifespan="off"))
     serving = asyncio.create_task(server.serve([listener]))
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not server.started:
@@ -61,16 +62,16 @@ async def test_a_head_without_end_is_refused(piece: bytes) -> None:
 
 
 async def test_a_head_that_does_not_come_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_heads, "MOST_SECONDS", 0.1)
-    for sent in (b"", b"GET / HTTP/1.1\r\nx: "):
+    monkeypatch.setattr(http_connections, "MOST_SECONDS", 0.1)
+    for sent, told in ((b"", b""), (b"GET / HTTP/1.1\r\nx: ", b"HTTP/1.1 408 ")):
         async with connected() as (reader, writer):
             writer.write(sent)
             async with asyncio.timeout(PATIENCE_SECONDS):
-                assert await reader.read() == b""
+                assert (await reader.read())[: len(told) or None] == told
 
 
 async def test_requests_one_after_the_other_and_large_bodies_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_heads, "MOST_SECONDS", 1.0)
+    monkeypatch.setattr(http_connections, "MOST_SECONDS", 1.0)
     async with connected() as (reader, writer):
         body = b"x" * (4 * MOST_BYTES)
         for _ in range(3):
