@@ -14,14 +14,13 @@ from functools import wraps
 
 import click
 import psycopg
-import uvicorn
 from starlette.types import ASGIApp
 
 from fairlead.errors import FairleadError, InvalidInput
 from fairlead_api.infra.upgrading import upgrade
 from fairlead_api.settings import Settings
 from fairlead_process.doors import Door, DoorPlan, take_files
-from fairlead_process.http_connections import http_config
+from fairlead_process.http_connections import http_server
 from fairlead_process.starting import bind
 
 COLLECTED_AFTER = (50_000, 10, 10)
@@ -74,9 +73,8 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
     listener.listen(2048)  # a client that calls while the app starts waits instead of being refused
     url = f"http://{place.host}:{listener.getsockname()[1]}"
     door = Door(take_files(DoorPlan(name="clients", wanted=CONNECTIONS, files=2))["clients"])
-    config = http_config(app(replace(settings, migrate=False), url), door, timeout_graceful_shutdown=3)
+    server = http_server(app(replace(settings, migrate=False), url), door, timeout_graceful_shutdown=3)
     logging.getLogger(__name__).info("control API listening", extra={"url": url})
-    server = uvicorn.Server(config)
     # A post of reports is thousands of objects and no cycle among them; to look for some at the default rate, through
     # all that lives as long as the process, cost as much as to check the rows.
     gc.collect()

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 FILES_KEPT_BACK = 256
 """Open files reserved for everything but connections: logs, spool, control API, database, listening sockets."""
-
-MOST_BACKLOG = 2048
-"""Connections that wait at a port until the process takes them; all of them may be taken in one turn."""
 
 SIDE_SHARE = 16
 """Where files are short, a port beside the main one gets at most one part in so many of those that are left."""
@@ -51,15 +48,6 @@ class DoorPlan:
     wanted: int
     files: int = 1
 
-    def files_for(self, connections: int) -> int:
-        """Files of this many connections and of those that are taken in one turn before they are counted."""
-        return self.files * connections + backlog_of(connections)
-
-
-def backlog_of(connections: int) -> int:
-    """Connections that may wait at a port with this many places."""
-    return min(MOST_BACKLOG, max(1, connections // 4))
-
 
 def shares(main: DoorPlan, sides: tuple[DoorPlan, ...], files: int) -> dict[str, int]:
     """Connections for each port of a process that may open `files`: what is wanted, or fewer where files are short."""
@@ -67,20 +55,17 @@ def shares(main: DoorPlan, sides: tuple[DoorPlan, ...], files: int) -> dict[str,
     taken: dict[str, int] = {}
     for side in sides:
         taken[side.name] = _fitting(side, max(0, files - FILES_KEPT_BACK) // SIDE_SHARE)
-        left -= side.files_for(taken[side.name])
+        left -= side.files * taken[side.name]
     return {main.name: _fitting(main, left), **taken}
 
 
 def _fitting(plan: DoorPlan, files: int) -> int:
-    fitting = min(plan.wanted, files * 4 // (4 * plan.files + 1))
-    while fitting < plan.wanted and plan.files_for(fitting + 1) <= files:
-        fitting += 1
-    return max(1, fitting)
+    return max(1, min(plan.wanted, files // plan.files))
 
 
 def take_files(main: DoorPlan, *sides: DoorPlan) -> Mapping[str, int]:
     """Raise the process's limit of open files as far as it may for these ports, and return `shares`."""
-    needed = FILES_KEPT_BACK + sum(plan.files_for(plan.wanted) for plan in (main, *sides))
+    needed = FILES_KEPT_BACK + sum(plan.files * plan.wanted for plan in (main, *sides))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -93,27 +78,24 @@ def take_files(main: DoorPlan, *sides: DoorPlan) -> Mapping[str, int]:
 
 
 class Door:
-    """The connections of one port, at most `most`. `on_refused` is called for each one that is not let in, or loses
-    its place.
-    """
+    """The connections of one port, at most `most`."""
 
-    __slots__ = ("_inside", "_on_refused", "most")
+    __slots__ = ("_inside", "most")
 
-    def __init__(self, most: int, on_refused: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, most: int) -> None:
         self.most = most
-        self._on_refused = on_refused
         self._inside: dict[Visitor, None] = {}
 
-    def __len__(self) -> int:
+    @property
+    def inside(self) -> int:
+        """Connections that are open."""
         return len(self._inside)
 
     def enter(self, visitor: Visitor) -> bool:
         """Let a connection in, in place of one that has asked for nothing if need be. Otherwise the caller refuses it.
         """
-        if len(self._inside) >= self.most:
-            self._on_refused()
-            if not self._make_room():
-                return False
+        if len(self._inside) >= self.most and not self._make_room():
+            return False
         self._inside[visitor] = None
         return True
 

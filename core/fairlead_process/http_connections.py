@@ -4,6 +4,7 @@ Uvicorn alone accepts a head of any length for any time, a body that never ends,
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door, backlog_of
+from fairlead_process.accepting import BoundedServer
+from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
 
 MOST_BYTES = 64 * 1024
 """Maximum number of bytes of the request line and the headers together; one read may exceed it."""
@@ -36,19 +38,37 @@ MOST_PIPELINED = 32
 KEEP_ALIVE_SECONDS = 75.0
 
 
-def http_config(app: Any, door: Door, *, keep_alive_seconds: float = KEEP_ALIVE_SECONDS, **more: Any) -> uvicorn.Config:
+class HttpServer(uvicorn.Server):
+    """Uvicorn, whose connections come in by `door`. Those beyond it get what `farewell` returns."""
+
+    def __init__(self, config: uvicorn.Config, door: Door, farewell: Callable[[], bytes]) -> None:
+        super().__init__(config)
+        self._door = door
+        self._farewell = farewell
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        for listener in sockets or ():
+            self.servers.append(BoundedServer(listener, self._door, self._connection, self._door.leave, self._farewell))  # type: ignore[arg-type]  # it is closed like one of asyncio's
+
+    def _connection(self) -> Any:
+        made: Any = self.config.http_protocol_class
+        return made(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+
+def http_config(app: Any, door: Door, **more: Any) -> uvicorn.Config:
     """Uvicorn's configuration of an app whose clients come in by `door`; `more` are further arguments of it."""
     bounded = type("BoundedAtDoor", (BoundedConnection,), {"door": door})
     return uvicorn.Config(
         app,
-        http=bounded,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=keep_alive_seconds,  # type: ignore[arg-type]  # it is only ever given to call_later
-        backlog=backlog_of(door.most),
-        **more,
+        **{"http": bounded, "log_config": None, "access_log": False, "server_header": False, "timeout_keep_alive": KEEP_ALIVE_SECONDS, **more},
     )
+
+
+def http_server(app: Any, door: Door, **more: Any) -> HttpServer:
+    """A server of an app, as `http_config` says."""
+    words = refusal(503, f"{door.most} connections are open at this port already; try again", retry=True)
+    return HttpServer(http_config(app, door, **more), door, lambda: words)
 
 
 class TooManyWaiting(Exception):
@@ -74,18 +94,17 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         super().connection_made(transport)
-        if self.door.enter(self):
-            self._watch(MOST_SECONDS, self._head_overdue)
-        else:
-            self._refuse(503, f"{self.door.most} connections are open at this port already; try again", retry=True)
+        self._waiting_since = self.loop.time()
+        self._watch(MOST_SECONDS, self._head_overdue)
 
     # ── its door ──
 
     def may_go(self) -> bool:
         """Whether it has waited for long enough without a request."""
-        if self._is_asking():
+        if self.transport is None or self._is_asking():
             return False
-        return self.loop.time() - self._waiting_since >= (IDLE_SECONDS if self._has_asked and self._head_bytes == 0 else STRANGER_SECONDS)
+        is_idle = self._has_asked and self._in_head and not self._head_bytes
+        return self.loop.time() - self._waiting_since >= (IDLE_SECONDS if is_idle else STRANGER_SECONDS)
 
     def turn_away(self) -> None:
         """Give its place to another."""

@@ -279,14 +279,14 @@ class Router:
         if self._ticks % 250 == 0:
             self.upstream.close_idle()
 
-    async def let_go(self, server: GatewayServer, listener: socket.socket) -> None:
+    async def let_go(self, server: GatewayServer) -> None:
         """Let clients and proxies find another router, and let requests end, including waiting ones; then `drain`.
 
         They have half of `timeouts.shutdown` seconds before `drain`.
         """
         self.informing.draining = True
         seconds = self.settings.timeouts.shutdown / 2
-        await asyncio.gather(server.let_clients_go(listener, seconds), self.picker.drain(seconds))
+        await asyncio.gather(server.let_clients_go(seconds), self.picker.drain(seconds))
         await self.drain()
 
     async def drain(self) -> None:
@@ -337,7 +337,7 @@ async def serve(
 
     async def drain_then_exit() -> None:
         logger.info("shutting down", extra={"in_flight": router.calls.active()})
-        await router.let_go(server, listener)
+        await router.let_go(server)
         server.should_exit = True
 
     config = server_config(router.gateway, router.connection_limits())

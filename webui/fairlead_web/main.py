@@ -3,10 +3,9 @@ network; settings from the environment.
 """
 
 import click
-import uvicorn
 
 from fairlead_process.doors import Door, DoorPlan, take_files
-from fairlead_process.http_connections import http_config
+from fairlead_process.http_connections import http_server
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_web.app import create_web_app
 from fairlead_web.frame.settings import read_settings
@@ -25,7 +24,7 @@ def main(host: str, port: int) -> None:
         listener = bind("--host/--port", host, port)
         app = create_web_app(None, settings.api_urls, settings.public_url or f"http://{host}:{listener.getsockname()[1]}")
         door = Door(take_files(DoorPlan(name="pages", wanted=CONNECTIONS, files=2))["pages"])
-        uvicorn.Server(http_config(app, door, timeout_graceful_shutdown=2)).run(sockets=[listener])
+        http_server(app, door, timeout_graceful_shutdown=2).run(sockets=[listener])
 
 
 if __name__ == "__main__":

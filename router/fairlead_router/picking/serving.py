@@ -74,7 +74,7 @@ class PickerServer:
         """Serve at a bound socket, until `close`; `tls` is kept up to date."""
         opener = self.open_health_check if health_only else self.open
         plan = PICKER_HEALTH if health_only else PICKER
-        door = self._doors.get(plan.name) or Door(plan.wanted)
+        door = self._doors.get(plan.name, Door(plan.wanted))
         largest = self._picker.most_bytes + FRAMING_BYTES
 
         def lost(connection: GrpcConnection) -> None:
@@ -88,7 +88,7 @@ class PickerServer:
 
         self._tls = tls or self._tls
         context = tls.context if tls is not None else None
-        self._servers.append(BoundedServer(listener, door, connection, lost, tls=context, farewell=FAREWELL))
+        self._servers.append(BoundedServer(listener, door, connection, lost, lambda: FAREWELL, context))
 
     def _is_full(self) -> bool:
         return len(self._streams) >= MOST_STREAMS

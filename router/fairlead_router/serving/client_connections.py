@@ -52,6 +52,24 @@ class ConnectionLimits:
     cors: Cors = field(default_factory=lambda: Cors(()))
 
 
+    def full(self) -> BadRequest:
+        """There is no place for one more connection."""
+        message = f"this router has {self.door.most} connections already; try again, or another router"
+        return BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")])
+
+    def farewell(self) -> bytes:
+        """The answer to a connection that is not let in."""
+        self.refused["too_many_connections"] += 1
+        return answer_lines(self.full(), [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])
+
+
+def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
+    """A whole answer, made outside of ASGI, after which the connection ends."""
+    answer = problem.answer(close=True)
+    lines = b"".join(b"%s: %s\r\n" % pair for pair in (*standing, *answer.headers))
+    return b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body)
+
+
 class _HeadersTooLarge(Exception):
     """More header bytes than allowed."""
 
@@ -83,14 +101,11 @@ class ClientConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         super().connection_made(transport)
         self._idle_since = self.loop.time()
-        if not self.limits.door.enter(self):
-            self._refuse_place()
-            return
         self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
 
     def may_go(self) -> bool:
         """Whether it has waited for so long without a request that another may have its place."""
-        if self._open or (self.cycle is not None and not self.cycle.response_complete):
+        if self.transport is None or self._open or (self.cycle is not None and not self.cycle.response_complete):
             return False
         patience = STRANGER_SECONDS if self.cycle is None or self._head_timed else IDLE_SECONDS
         return self.loop.time() - self._idle_since >= patience
@@ -98,14 +113,10 @@ class ClientConnection(HttpToolsProtocol):
     def turn_away(self) -> None:
         """Give its place to another."""
         if self._head_timed:
-            self._refuse_place()
+            self._answer(self.limits.full())
         else:
             self.limits.refused["idle_connection"] += 1
             self.transport.close()
-
-    def _refuse_place(self) -> None:
-        message = f"this router has {self.limits.door.most} connections already; try again, or another router"
-        self._answer(BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")]))
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
@@ -315,9 +326,7 @@ class ClientConnection(HttpToolsProtocol):
             self.limits.refused[problem.code] += 1
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
-            answer = problem.answer(close=True)
-            lines = b"".join(b"%s: %s\r\n" % pair for pair in (*self._standing(), *answer.headers))
-            self.transport.write(b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body))
+            self.transport.write(answer_lines(problem, self._standing()))
         if cycle is not None:
             cycle.disconnected = True
         self.transport.close()
