@@ -3,6 +3,7 @@
 """
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
-from fairlead_api.access.logins import Person
+from fairlead_api.access.logins import Person, why_odd
 from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthenticated
 from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import OidcLoginRequest, OidcProvider
@@ -76,8 +77,13 @@ _log = logging.getLogger(__name__)
 
 METADATA_SECONDS = 600.0
 TIMEOUT_SECONDS = 10.0
+"""Within this time an answer of the provider must have come whole."""
+LARGEST_ANSWER = 1024 * 1024
+"""Bytes of one answer of the provider: its metadata, keys, tokens, or user information."""
 AGAIN_SECONDS = 10
 """Seconds to wait before the next try."""
+
+PLAIN_JSON = {"accept": "application/json", "accept-encoding": "identity"}
 
 MOST_GROUPS = 1000
 LONGEST_NAME = 200
@@ -133,16 +139,18 @@ class OpenIdProvider:
     def _named(self, claims: Mapping[str, Any]) -> Person:
         wanted = self._settings.name_claim
         name, listed = claims.get(wanted), claims.get(self._settings.groups_claim) or []
-        if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME or not name.isprintable():
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
             raise NotAuthenticated(
                 REFUSED, f"the identity provider sends no {wanted!r}; FAIRLEAD_OIDC_NAME_CLAIM and _SCOPES say what is asked"
             )
+        if (odd := why_odd(name)) is not None:  # never put right: the corrected name is another person's, with that one's rights
+            raise NotAuthenticated(REFUSED, f"the identity provider's {wanted!r} is {name!r}, and a name {odd}")
         if wanted == "email" and claims.get("email_verified") is not True:
             raise NotAuthenticated(
                 REFUSED, f"the identity provider does not say that {name} is verified; FAIRLEAD_OIDC_NAME_CLAIM names another claim"
             )
         groups = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
-        return Person(name=name.strip(), groups=tuple(one for one in groups if isinstance(one, str))[:MOST_GROUPS])
+        return Person(name=name, groups=tuple(one for one in groups if isinstance(one, str) and why_odd(one) is None)[:MOST_GROUPS])
 
     async def _claims(self, metadata: _Metadata, tokens: Mapping[str, Any], nonce: str, now: datetime) -> dict[str, Any]:
         """The claims of the ID token. Raises BadToken, IdentityProviderUnavailable."""
@@ -226,16 +234,35 @@ class OpenIdProvider:
     ) -> tuple[int, Mapping[str, Any]]:
         """Status and JSON object. Raises IdentityProviderUnavailable."""
         try:
-            async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport) as http:
-                answer = await http.request(method, url, headers={"accept": "application/json", **(headers or {})}, data=form)
-            found = answer.json() if answer.content else {}
+            status, content = await self._read_whole(method, url, {**PLAIN_JSON, **(headers or {})}, form)
+            found = json.loads(content) if content else {}
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._away(f"the identity provider does not answer: {type(error).__name__} {error}") from error
-        except ValueError as error:
-            raise self._away(f"the identity provider does not answer with JSON at {url}: {answer.status_code}") from error
+        except TimeoutError as error:
+            raise self._away(f"the identity provider does not answer in full within {TIMEOUT_SECONDS:g} s at {url}") from error
+        except (ValueError, RecursionError) as error:
+            raise self._away(f"the identity provider does not answer with JSON at {url}: {status}") from error
         if not isinstance(found, dict):
-            raise self._away(f"the identity provider does not answer with a JSON object at {url}: {answer.status_code}")
-        return answer.status_code, found
+            raise self._away(f"the identity provider does not answer with a JSON object at {url}: {status}")
+        return status, found
+
+    async def _read_whole(
+        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None
+    ) -> tuple[int, bytes]:
+        """Status and body. A compressed one is refused: it may be a thousand times as large. Raises TimeoutError."""
+        content = bytearray()
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport) as http,
+            http.stream(method, url, headers=headers, data=form) as answer,
+        ):
+            if answer.headers.get("content-encoding", "identity") != "identity":
+                raise self._away(f"the identity provider compresses its answers though nobody asked for that, at {url}")
+            async for piece in answer.aiter_bytes():
+                content += piece
+                if len(content) > LARGEST_ANSWER:
+                    raise self._away(f"the identity provider answers with more than {LARGEST_ANSWER} bytes at {url}")
+        return answer.status_code, bytes(content)
 
     def _away(self, detail: str) -> IdentityProviderUnavailable:
         _log.warning("identity provider not usable", extra={"error": detail})

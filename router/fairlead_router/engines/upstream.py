@@ -47,10 +47,10 @@ class UpstreamPool:
                 )
         except TimeoutError:
             kind = "deadline" if limit < self._connect_seconds else "unreachable"
-            raise UpstreamFailure(kind, f"{address} did not accept a connection within {limit:.3g} s") from None
+            raise UpstreamFailure(kind, f"did not accept a connection within {limit:.3g} s", at=address) from None
         except (OSError, ValueError) as error:
             why = error if isinstance(error, OSError) else "it is not a host and port"  # Python's words for such a name differ by version
-            raise UpstreamFailure("refused", f"{address} refused the connection: {why}") from None
+            raise UpstreamFailure("refused", "refused the connection", at=address, detail=str(why)) from None
         self.opened += 1
         return connection
 
@@ -114,14 +114,14 @@ class UpstreamPool:
                 while piece := await connection.read():
                     answer += piece
                     if len(answer) > limit:
-                        raise UpstreamFailure("protocol", f"{address}{path} answered more than {limit} bytes")
+                        raise UpstreamFailure("protocol", f"answered more than {limit} bytes", at=f"{address}{path}")
         except TimeoutError:
-            raise UpstreamFailure("timeout", f"{address}{path} did not answer within {seconds:g} s") from None
+            raise UpstreamFailure("timeout", f"did not answer within {seconds:g} s", at=f"{address}{path}") from None
         finally:
             if connection.complete:
                 self.release(connection)
             else:
                 connection.abort()
         if connection.status != 200:
-            raise UpstreamFailure("status", f"{address}{path} answered {connection.status}", connection.status)
+            raise UpstreamFailure("status", f"answered {connection.status}", connection.status, at=f"{address}{path}")
         return bytes(answer)

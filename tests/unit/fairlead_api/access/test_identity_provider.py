@@ -1,8 +1,10 @@
 """What of an identity provider's answers is believed. A real one is met in tests/e2e/web/test_identity_provider.py."""
 
+import asyncio
 import base64
+import gzip
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
+from fairlead_api.access import identity_provider
 from fairlead_api.access.identity_provider import METADATA_SECONDS, OpenIdProvider
 from fairlead_api.access.logins import Person
 from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthenticated
@@ -218,3 +221,72 @@ async def test_while_the_provider_is_away_its_last_description_serves() -> None:
     assert (first.authorization_endpoint, first.client_id, first.tells_issuer) == (f"{ISSUER}/authorize", "fair/lead", True)
     provider.is_away, clock[0] = True, METADATA_SECONDS + 1
     assert await ours.described() == first
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ann@example.com ",
+        " ann@example.com",
+        "\tann@example.com",
+        "ann@example.com\u00a0",
+        "ann@example.com\n",
+        "ann\x00@example.com",
+        "ann\u200b@example.com",
+        "ann\u202e@example.com",
+        "ann@example\u2024com",
+        "\uff41nn@example.com",
+        "\u0430nn@example.com",
+        "ann@ex\u03b1mple.com",
+        "",
+    ],
+)
+async def test_a_name_that_could_be_taken_for_anothers_signs_nobody_in(name: str) -> None:
+    provider = Provider(claims={**CLAIMS, "email": name})
+    with pytest.raises(NotAuthenticated):
+        await asking(provider).person(ANSWER, NOW)
+
+
+@pytest.mark.parametrize("name", ["Ann Müller", "Łukasz", "Иван", "王小明", "さくら 太郎", "o'neill", "Αλέξης", "ann+test@example.com"])
+async def test_names_of_all_scripts_are_taken_as_they_are_and_odd_groups_are_left_out(name: str) -> None:
+    groups = ["platform", "platform ", "pl\u0430tform", "plat\u200bform"]
+    provider = Provider(claims={**CLAIMS, "preferred_username": name, "groups": groups})
+    found = await asking(provider, replace(SETTINGS, name_claim="preferred_username")).person(ANSWER, NOW)
+    assert found == Person(name=name, groups=("platform",))
+
+
+class Endless(httpx.AsyncByteStream):
+    """Never ends; `pieces` are how many were taken."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self.silent = silent
+        self.pieces = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            self.pieces += 1
+            yield b" " if self.silent else b" " * 65536
+            await asyncio.sleep(0.001 if self.silent else 0)
+
+
+@pytest.mark.parametrize("place", ["/.well-known/openid-configuration", "/jwks", "/token", "/me"])
+@pytest.mark.parametrize("silent", [True, False], ids=["a byte at a time", "at once"])
+async def test_an_answer_without_end_is_cut_and_not_kept(place: str, silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity_provider, "TIMEOUT_SECONDS", 0.3 if silent else 100.0)
+    stream = Endless(silent=silent)
+    provider = Provider(claims={name: value for name, value in CLAIMS.items() if name != "groups"})
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=stream) if request.url.path == place else provider(request)
+
+    asked = OpenIdProvider(SETTINGS, httpx.MockTransport(answer), lambda: 0.0)
+    with pytest.raises(IdentityProviderUnavailable, match=r"in full within|more than \d+ bytes"):
+        await asked.person(ANSWER, NOW)
+    if not silent:
+        assert stream.pieces * 65536 <= identity_provider.LARGEST_ANSWER + 65536
+
+
+async def test_a_compressed_answer_is_not_unpacked() -> None:
+    bomb = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b" " * 10_000_000)))
+    with pytest.raises(IdentityProviderUnavailable, match="compresses"):
+        await OpenIdProvider(SETTINGS, httpx.MockTransport(lambda _: bomb), lambda: 0.0).described()
