@@ -116,7 +116,11 @@ async def test_strangers_at_one_port_take_no_files_of_another(world: World, door
         before = ports.files()
         strangers = await _flood(getattr(ports, door), sends)
         try:
-            assert ports.files() - before < 40, ("a sixteenth of what is left of them", world.directory.joinpath("log").read_text(), resource.prlimit(ports.pid, resource.RLIMIT_NOFILE))
+            assert ports.files() - before < 40, (
+                "a sixteenth of what is left of them",
+                world.directory.joinpath("log").read_text(),
+                resource.prlimit(ports.pid, resource.RLIMIT_NOFILE),
+            )
             for _ in range(3):
                 assert await _status(ports.clients, "/v1/models") == 200
             await asyncio.sleep(1.1)  # from then on those who asked for nothing give their places to those who ask
