@@ -10,9 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from fairlead_api.infra.connections import Connection
 from fairlead_api.infra.database import READS, Database
 from fairlead_api.infra.errors import StoreUnavailable
-from fairlead_api.infra.pulse import Connection, Pulse
+from fairlead_api.infra.pulse import Pulse
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 URL = "postgresql+psycopg://app@/fairlead"
