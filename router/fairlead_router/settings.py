@@ -286,8 +286,8 @@ class RouterSettings:
         metadata=variable(
             "FAIRLEAD_KV_EVENT_SOURCES",
             Whole("sources", 1),
-            "sources of KV events (an engine has one for each data-parallel rank) that a process follows; each takes up to four files, and all of"
-            " them a quarter of its limit at most",
+            "sources of KV events (an engine has one for each data-parallel rank) that a process follows; each takes up to four files, and where"
+            " these are short all of them a sixteenth",
             "for engines beyond it the router uses its own history",
         ),
     )

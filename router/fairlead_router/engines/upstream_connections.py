@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
@@ -40,6 +41,9 @@ class UpstreamFailure(Exception):
     """An engine did not answer as it should. `kind`: refused, unreachable, timeout, lost, protocol or status; `answer`
     is one with a status of success that reports a failure, or that has no content or no end.
 
+    `words` say what the engine did; clients read them after the instance's name (`shown`). The address `at` and the
+    `detail` are for the log only, which has all of it: `str(failure)`.
+
     `status` is the engine's own code for that failure, 0 = none; `retry_after_seconds` is when the engine wants to be
     asked again, if it said so; `headers` are those of its answer that hold without its body.
     """
@@ -47,17 +51,24 @@ class UpstreamFailure(Exception):
     def __init__(
         self,
         kind: str,
-        message: str,
+        words: str,
         status: int = 0,
         *,
+        at: str = "",
+        detail: str = "",
         retry_after_seconds: float | None = None,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
-        super().__init__(message)
+        super().__init__(f"{at} {words}".lstrip() + (f": {detail}" if detail else ""))
         self.kind = kind
+        self.words = words
         self.status = status
         self.retry_after_seconds = retry_after_seconds
         self.headers = headers
+
+    def shown(self, subject: str) -> str:
+        """The sentence for clients; `subject` is the instance's name, or "it" after that."""
+        return f"{subject} {without_addresses(self.words)}"
 
     @property
     def reached(self) -> bool:
@@ -66,11 +77,28 @@ class UpstreamFailure(Exception):
 
 
 class BeyondBounds(UpstreamFailure):
-    """What an engine sent is larger, or more, than anything that engines send. `words` say it without its address."""
+    """What an engine sent is larger, or more, than anything that engines send."""
 
-    def __init__(self, address: str, words: str) -> None:
-        super().__init__("protocol", f"{address} {words}")
-        self.words = words
+    def __init__(self, words: str, *, at: str) -> None:
+        super().__init__("protocol", words, at=at)
+
+
+_HEX = "[0-9a-fA-F]{1,4}"
+_ADDRESS = re.compile(
+    r"\[[0-9a-fA-F:.]{2,45}(?:%\w{1,20})?\](?::\d{1,5})?"  # [fd00::1]:8000
+    rf"|(?<![\w:])(?:{_HEX}(?::{_HEX}){{0,6}})?::(?:{_HEX}(?::{_HEX}){{0,6}})?(?!\w)"  # fd00::1
+    rf"|(?<![\w:]){_HEX}(?::{_HEX}){{4,7}}(?!\w)"
+    r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d)(?::\d{1,5})?"  # 10.0.0.7:8000
+    r"|(?<![\w.-])(?=[0-9.-]{0,60}[A-Za-z])[A-Za-z0-9][A-Za-z0-9.-]{0,253}:\d{2,5}(?!\w)"  # engine-0.engines:8000
+    r"|(?<![\w.-])[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}\.(?:svc|local|internal)(?:\.[A-Za-z0-9-]{1,63}){0,4}"
+)
+MOST_WORDS = 2000
+"""Characters of an engine's words that a client gets in an error of the router."""
+
+
+def without_addresses(words: str) -> str:
+    """An engine's or a system's words without hosts, addresses and ports: clients are to see none of them."""
+    return _ADDRESS.sub("[address]", words[:MOST_WORDS])
 
 
 class _Heard(NamedTuple):
@@ -145,7 +173,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._framed = False
         self._failure = None
         self._pieces.clear()
-        if len(body) < 16384:
+        if transport.is_closing():
+            self.closed = True
+            self._failure = UpstreamFailure("lost", "closed the connection before the request", at=self.address)
+        elif len(body) < 16384:
             transport.write(head + body)
         else:
             transport.writelines((head, body))
@@ -160,8 +191,9 @@ class UpstreamConnection(asyncio.Protocol):
         if self._failure is not None:
             raise self._failure
         assert self._transport is not None
-        self._transport.write(piece)
-        if self._transport.is_closing():
+        if not self._transport.is_closing():
+            self._transport.write(piece)
+        else:
             await asyncio.sleep(0)  # only the event loop reports the loss; a sender with more to send would starve it
 
     async def first(self) -> None:
@@ -230,7 +262,7 @@ class UpstreamConnection(asyncio.Protocol):
     def abort(self, failure: UpstreamFailure | None = None) -> None:
         """Drop the connection now; a task that waits on it gets `failure`."""
         if self._failure is None:
-            self._failure = failure or UpstreamFailure("lost", f"the connection to {self.address} was dropped")
+            self._failure = failure or UpstreamFailure("lost", "was lost: its connection was dropped", at=self.address)
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -291,7 +323,7 @@ class UpstreamConnection(asyncio.Protocol):
         elif len(self._pieces) == before:
             if self._unseen > HEAD_BYTES:
                 self.headers = self.headers if self.status else []
-                self.abort(BeyondBounds(self.address, f"sent more than {HEAD_BYTES} bytes outside of an answer's body"))
+                self.abort(BeyondBounds(f"sent more than {HEAD_BYTES} bytes outside of an answer's body", at=self.address))
         else:
             self._unseen = 0
             sink = self._sink
@@ -307,8 +339,8 @@ class UpstreamConnection(asyncio.Protocol):
         if not self.status:
             self.headers = []  # of a head that is not believed
         if self._beyond:
-            return BeyondBounds(self.address, self._beyond)
-        return UpstreamFailure("protocol", f"{self.address} sent something that is not HTTP: {error}")
+            return BeyondBounds(self._beyond, at=self.address)
+        return UpstreamFailure("protocol", "sent something that is not HTTP", at=self.address, detail=str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -317,8 +349,9 @@ class UpstreamConnection(asyncio.Protocol):
             if exc is None and self.status and not self._framed:
                 self.complete = True  # an answer without length ends with its connection
             elif self._failure is None:
-                how = "closed the connection" if exc is None else f"was lost ({exc})"
-                self._failure = UpstreamFailure("lost", f"{self.address} {how} before the answer was complete")
+                how = "closed the connection" if exc is None else "was lost"
+                words = f"{how} before the answer was complete"
+                self._failure = UpstreamFailure("lost", words, at=self.address, detail="" if exc is None else str(exc))
         self._wake()
 
     # ── httptools callbacks ──

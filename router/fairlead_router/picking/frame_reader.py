@@ -11,6 +11,12 @@ FRAME_SIZE = 256 * 1024
 LARGEST_HEADERS = 64 * 1024
 _HEAD_BYTES = 9
 
+MOST_STEPS = 1024
+STREAM_STEPS = 64
+"""Frames of one connection that are handled before others have their turn; a stream that begins, which may be a whole
+request, counts as this many. A client can send thousands of them in one read.
+"""
+
 _OF_HEADERS = (HEADERS, CONTINUATION)
 
 
@@ -19,36 +25,47 @@ class FrameReader:
     of the protocol raises ConnectionFailed, and nothing may be read any more.
     """
 
-    __slots__ = ("_began", "_block", "_came", "_needed", "_rest", "is_greeted")
+    __slots__ = ("_began", "_block", "_came", "_needed", "_place", "_rest", "_turn", "is_greeted")
 
     def __init__(self, came: Callable[[int, int, int, bytes], None], began: Callable[[int, int, bytes], None]) -> None:
         self._came = came
         self._began = began
         self._rest = bytearray()
+        """The beginning of a frame that has not arrived whole."""
         self._needed = 0
-        """Bytes of the rest that make a whole frame."""
+        """Bytes that make it whole."""
+        self._turn: bytes | None = None
+        self._place = 0
+        """Bytes that wait for their turn, and where in them the first frame begins that was not handled."""
         self._block: tuple[int, int, bytearray] | None = None
         """Stream, flags and beginning of a header block that goes on in the next frame."""
         self.is_greeted = False
         """Whether the client has shown that it speaks HTTP/2."""
 
-    def read(self, data: bytes) -> None:
-        """Read bytes that have arrived."""
+    def read(self, data: bytes) -> bool:
+        """Read bytes that have arrived. Returns whether it stopped before their end, to be called again without bytes
+        when others have had their turn.
+        """
+        start = 0
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:
-                return
-            data = bytes(self._rest)
-        start, end = 0, len(data)
+                return False
+            data, self._rest = bytes(self._rest), bytearray()
+        elif self._turn is not None:
+            data, start = (self._turn[self._place :] + data, 0) if data else (self._turn, self._place)
+            self._turn = None
+        end = len(data)
         if not self.is_greeted:
             if not data.startswith(http2.PREFACE[:end]):
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, "this port speaks gRPC over HTTP/2 only")
             if end < len(http2.PREFACE):
                 self._rest, self._needed = bytearray(data), 0
-                return
+                return False
             self.is_greeted = True
             start = len(http2.PREFACE)
-        while end - start >= _HEAD_BYTES:
+        steps = 0
+        while end - start >= _HEAD_BYTES and steps < MOST_STEPS:
             high, low, kind, flags, number = HEAD.unpack_from(data, start)
             size = (high << 8) | low
             if size > FRAME_SIZE:
@@ -60,13 +77,19 @@ class FrameReader:
             number &= 0x7FFFFFFF
             payload = data[start + _HEAD_BYTES : stop]
             if kind in _OF_HEADERS or self._block is not None:
+                steps += STREAM_STEPS
                 self._take_headers(kind, flags, number, payload)
             else:
+                steps += 1
                 self._came(kind, flags, number, payload)
             start = stop
         else:
             self._needed = _HEAD_BYTES
+        if steps >= MOST_STEPS:
+            self._turn, self._place = data, start  # not cut: thousands of frames would be copied once for each turn
+            return True
         self._rest = bytearray(data[start:])
+        return False
 
     def _take_headers(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if self._block is None:

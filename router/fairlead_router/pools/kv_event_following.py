@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -48,10 +47,7 @@ TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16
 SWEPT_BLOCKS = 5_000
 MOST_FOLLOWED = 1024
-"""Sources that a router follows; each takes up to `FILES_OF_SOURCE` files."""
-FILES_OF_SOURCE = 4
-FILES_SHARE = 4
-"""A quarter of the files that the process may open is for KV events."""
+"""Sources that a router follows."""
 OPENED_AT_ONCE = 4
 OPENED_A_TURN = 64
 """Sources that are opened before the loop goes on, and in each FOLLOW_SECONDS."""
@@ -108,10 +104,10 @@ class KvEventFollower:
         most_sources: int = MOST_FOLLOWED,
     ) -> None:
         """At `central_port` of every address, engines may connect to publish. They may name `hosts` besides their own.
-        At most `most_sources` sources are followed, and fewer where the process may open few files.
+        At most `most_sources` sources are followed.
         """
         self._hosts = hosts or Hosts()
-        self._most_sources = min(most_sources, _sources_for_files())
+        self._most_sources = most_sources
         self._central_port = central_port
         self.central: CentralSocket | None = None
         metrics.unknown_kv_events = lambda: 0 if self.central is None else self.central.unknown.total()
@@ -139,6 +135,7 @@ class KvEventFollower:
         if self._context is None:
             self._context = zmq.Context()
             self._context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
+            self._context.set(zmq.IPV6, 1)  # beside IPv4
         return self._context
 
     async def follow(self) -> None:
@@ -316,12 +313,6 @@ class KvEventFollower:
             followed.faults = 0
             followed.pool.engines.found(followed.instance, EngineTrouble.BLOCK_SIZE_DIFFERS, None)
             followed.pool.engines.found(followed.instance, EngineTrouble.EVENTS_NOT_HEARD, None)
-
-
-def _sources_for_files() -> int:
-    """How many sources the limit of open files allows."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_FOLLOWED * 64 if hard == resource.RLIM_INFINITY else max(1, hard // (FILES_SHARE * FILES_OF_SOURCE))
 
 
 def _unknown_words(central: CentralSocket) -> str:

@@ -89,7 +89,7 @@ class DividedCall:
         while piece := await connection.read():
             answer += piece
             if len(answer) > PREFILL_BYTES:
-                raise BeyondBounds(connection.address, f"answered a prefill with more than {PREFILL_BYTES} bytes")
+                raise BeyondBounds(f"answered a prefill with more than {PREFILL_BYTES} bytes", at=connection.address)
         self._sender.release(call, connection)
         said = read_whole(bytes(answer))
         if said.failure is not None:

@@ -32,6 +32,8 @@ class Wire(asyncio.Transport):
 
     def resume_reading(self) -> None: ...
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
 
 class Asked:
     """A connection with a request on it; `hear` gives it pieces of the answer."""
