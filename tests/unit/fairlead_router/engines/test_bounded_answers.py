@@ -32,7 +32,8 @@ class Wire(asyncio.Transport):
 
     def resume_reading(self) -> None: ...
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def is_closing(self) -> bool:
+        return self.dropped
 
 
 class Asked:
