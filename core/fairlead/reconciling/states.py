@@ -14,9 +14,9 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool =
     next step from the recorded state, one step at a time, or the recorded state itself when nothing changed.
     """
     recorded = instance.state
-    if instance.health is PodHealth.FAILED and recorded is not InstanceState.LOST:
-        return InstanceState.LOST, instance.loss_reason
-    if instance.health is PodHealth.UNREACHABLE and recorded is not InstanceState.LOST:
+    # A pod that was deleted ends, and its last phase says so before it goes: that is no loss.
+    ends = instance.health is PodHealth.FAILED and not instance.terminating
+    if (ends or instance.health is PodHealth.UNREACHABLE) and recorded is not InstanceState.LOST:
         return InstanceState.LOST, instance.loss_reason
     if recorded is InstanceState.DRAINING:
         return recorded, "Draining"

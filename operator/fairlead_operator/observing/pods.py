@@ -53,6 +53,9 @@ TROUBLES = frozenset(
 """Waiting reasons of a container that do not resolve on their own: all of a kubelet's except its first steps."""
 
 
+_ENDED = frozenset({"Failed", "Succeeded"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
     """One pod of a pool, read. `reason` was recorded with the state; `trouble` says why the pod cannot run, if so."""
@@ -154,7 +157,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         drained_as_surplus=annotations.get(DRAIN_REASON_ANNOTATION) == DrainReason.SCALED_DOWN,
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
-        health_reason=health_reason(status),
+        health_reason=health_reason(status, is_deleted=bool(metadata.get("deletionTimestamp"))),
     )
     return Pod(
         instance=instance,
@@ -173,7 +176,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
 def pod_health(status: Mapping[str, Any]) -> PodHealth:
     """A pod's status in one word."""
     phase = status.get("phase")
-    if phase in {"Failed", "Succeeded"}:
+    if phase in _ENDED:
         return PodHealth.FAILED
     ready = _condition(status, "Ready")
     if phase == "Unknown" or ready.get("status") == "Unknown" or _is_marked_by_node_lifecycle(status):
@@ -183,17 +186,19 @@ def pod_health(status: Mapping[str, Any]) -> PodHealth:
     return PodHealth.READY if ready.get("status") == "True" else PodHealth.RUNNING
 
 
-def health_reason(status: Mapping[str, Any]) -> str:
-    """Kubernetes' word for why a pod failed or is disturbed, such as `Evicted`; empty if it gives none."""
+def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str:
+    """Kubernetes' word for why a pod ended or is disturbed, such as `Evicted`; empty if it gives none. How the
+    containers of a deleted pod end is no reason.
+    """
     if status.get("reason"):
         return str(status["reason"])
     disruption = _condition(status, "DisruptionTarget")
     if disruption.get("status") == "True" and disruption.get("reason"):
         return str(disruption["reason"])
-    if status.get("phase") == "Failed":
+    if status.get("phase") in _ENDED and not is_deleted:
         for container in _containers(status):
             ended = (container.get("state") or {}).get("terminated") or {}
-            if ended.get("exitCode") and ended.get("reason"):
+            if ended.get("reason") and (ended.get("exitCode") or status["phase"] == "Succeeded"):
                 return str(ended["reason"])
     return ""
 
