@@ -48,7 +48,7 @@ def next_actions(
     plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
     _record_states(plan, weights(desired, observed, now))
     if desired is not None:
-        _delete_lost(plan)
+        _delete_lost(plan, desired)
         release_lost(plan, desired)
         makes = [role for role in desired.roles if not role.adopts]
         for role in makes:
@@ -79,12 +79,17 @@ def _record_states(plan: RoundPlan, warming: Mapping[str, float]) -> None:
             plan.record(instance, state, "ClockWentBack")
 
 
-def _delete_lost(plan: RoundPlan) -> None:
+def _delete_lost(plan: RoundPlan, desired: DesiredPool) -> None:
     for instance in plan.free():
         if instance.state is not InstanceState.LOST or instance.adopted:
             continue
         waits = plan.now < replaced_at(instance, plan.limits)
         reason = DeletionReason.LOST_TOO_LONG
+        if _is_superseded(instance, desired):  # its failures say nothing of the new template
+            if plan.replaceable() > 0:
+                plan.delete(instance, DeletionReason.OUTDATED)
+                plan.failed(instance.role, 0)
+            continue
         if instance.health is PodHealth.FAILED:
             waits = waits and instance.created_at <= plan.now
             reason = DeletionReason.POD_FAILED
@@ -94,6 +99,13 @@ def _delete_lost(plan: RoundPlan) -> None:
         elif not waits and plan.replaceable() > 0:
             plan.delete(instance, reason)
             plan.failed(instance.role, failures_of_replacement(instance, plan.limits))
+
+
+def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
+    """Whether it ended for good with a template that has been corrected since."""
+    role = desired.role(instance.role)
+    is_current = role is None or role.adopts or role.rollout.halt is not None or instance.spec_hash == role.spec_hash
+    return instance.health is PodHealth.FAILED and instance.draining_since is None and not is_current
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:

@@ -40,7 +40,7 @@ _DELETION_EVENTS = {
     DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and none runs there"),
     DeletionReason.DRAIN_TIMED_OUT: ("DrainTimedOut", "was not empty when the drain timeout ended; what still ran there is cut off"),
     DeletionReason.NEVER_SERVED: ("InstanceDeleted", "is not needed any more and never served"),
-    DeletionReason.OUTDATED: ("InstanceReplaced", "never served and has an old template"),
+    DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
@@ -194,7 +194,17 @@ class Applier:
 
 
 def _subject(action: Action) -> tuple[Hashable, ...]:
-    """The key under which a refusal is remembered; all creations of a role share one."""
-    if isinstance(action, ScaleWorkload):
-        return "scale", action.role
-    return ("create", action.role) if isinstance(action, CreateInstance) else (type(action).__name__, action.instance)
+    """The key under which a refusal is remembered; all creations of a role from one template share one."""
+    match action:
+        case CreateInstance():
+            return "create", (action.role, action.spec_hash)
+        case ScaleWorkload():
+            return "scale", (action.role, action.replicas)
+        case RecordState():
+            return "record", (action.instance, action.state)
+        case Drain():
+            return "drain", (action.instance, action.reason, action.flip_to)
+        case FlipRole():
+            return "flip", (action.instance, action.role)
+        case _:
+            return type(action).__name__, action.instance

@@ -4,7 +4,7 @@ All state that matters is in the cluster, not in memory.
 """
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -89,6 +89,13 @@ def _words(condition: Condition) -> str:
     return condition.message if condition.type is ConditionType.READY else ""
 
 
+def _asked_for(pool: dict[str, Any]) -> Hashable:
+    """What people ask of a pool: a change of it ends every pause."""
+    metadata = pool["metadata"]
+    marks = [tuple(sorted((metadata.get(name) or {}).items())) for name in ("labels", "annotations")]
+    return metadata["uid"], metadata.get("generation"), *marks
+
+
 Step = TypeVar("Step")
 
 
@@ -158,7 +165,7 @@ class PoolReconciler:
         identity = self._identity(pool)
         in_force = read_spec_in_force(pool, self._specs)
         pods = await self._reader.pods(identity, in_force.spec)
-        self._retries.begin_round()
+        self._retries.begin_round(_asked_for(pool))
         if await self._adopt(identity, pods, in_force.spec):
             return pace.least
         reading = await self._reader.read(identity, pool, pods, in_force)
@@ -188,7 +195,7 @@ class PoolReconciler:
         identity, in_force = self._identity(pool), read_spec_in_force(pool, self._specs)
         pods, _ = await self._reader.instances(identity, await self._reader.pods(identity), in_force)
         draining = drains(pool, pods)
-        self._retries.begin_round()
+        self._retries.begin_round(_asked_for(pool))
         if draining and await self._writer.apply(identity, draining, None):
             return self._dependencies.settings.pace.least
         answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))  # routers must hear of the drain first

@@ -14,7 +14,7 @@ from fairlead.reconciling.actions import Action, CreateInstance, Drain
 from fairlead.reconciling.observed import PodHealth
 from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_operator.applying.actions import Applier
-from fairlead_operator.applying.retrying import ActionRetries
+from fairlead_operator.applying.retrying import ActionRetries, fingerprint
 from fairlead_operator.cluster import Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.gateways.keeping import GatewayObjects
@@ -194,7 +194,7 @@ class PoolWriter:
             patch, name = merge_patch(document.get("status") or {}, status), document["metadata"]["name"]
             if patch:
                 write = partial(self._patch_status, Resource.ROLES, reading.identity.namespace, name, patch)
-                await self._retries.attempt(reading.identity, ("role status", name), write)
+                await self._retries.attempt(reading.identity, ("role status", (name, fingerprint(patch))), write)
 
     async def _write_own_status(self, identity: PoolIdentity, patch: dict[str, Any]) -> bool:
         """Write to the pool's status; returns whether it was accepted. An event reports a refusal, as the status
