@@ -121,6 +121,15 @@ class InstanceTrouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedInstance:
+    """An instance that the record had and this state lacks, with its last state there."""
+
+    id: str
+    role: Role
+    state: InstanceState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolObservations:
     """The answer to a PoolState.
 
@@ -145,6 +154,8 @@ class PoolObservations:
     figures_behind_seconds: float = 0.0
     capability: EngineCapability | None = None
     """What an instance can do; None: the control API does not report it."""
+    ended: tuple[EndedInstance, ...] = ()
+    """The instances that the state ended, as it lacks them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

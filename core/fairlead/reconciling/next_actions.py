@@ -20,7 +20,7 @@ from fairlead.reconciling.flips import flips
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, ReplicaLimits
 from fairlead.reconciling.requested_drains import drain_requested
 from fairlead.reconciling.rollouts import creatable, outdated, replace_outdated, surge_now, templates
-from fairlead.reconciling.round_plan import UNBORN, RoundPlan, timer_of
+from fairlead.reconciling.round_plan import NONE_GONE, UNBORN, RoundPlan, timer_of
 from fairlead.reconciling.states import next_state
 from fairlead.reconciling.warming import weights
 from fairlead.reports.engines import EngineTrouble
@@ -36,6 +36,7 @@ def next_actions(
     now: float,
     limits: ReplicaLimits = _DEFAULT_LIMITS,
     last_ordinal: int = 0,
+    gone: Mapping[str, Role] = NONE_GONE,
 ) -> tuple[Action, ...]:
     """The actions to take now, at most one per instance, and one per workload.
 
@@ -43,9 +44,9 @@ def next_actions(
     spec was ever seen, so only states are recorded. `observed` are the instances of all roles. `observations` is the
     API's answer to the states of exactly these instances, None when it did not answer: then nothing starts that needs
     the routers' consent. `now` is in Unix seconds and may jump. `last_ordinal` is the highest ordinal known to have
-    been given, needed when that instance is already gone.
+    been given, needed when that instance is already gone. `gone` are instances that went and have no successor yet.
     """
-    plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
+    plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal, gone=gone)
     _record_states(plan, weights(desired, observed, now))
     if desired is not None:
         _delete_lost(plan, desired)
@@ -173,8 +174,9 @@ def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, suc
         plan.create(desired.role, hashes, CreationReason.POOL_CREATED)
         return
     wanted = max(0, min(missing, desired.replicas - count))
-    replacing = min(wanted, len(plan.leaving(desired.role)))
-    plan.create(desired.role, hashes[:replacing], CreationReason.REPLACING)
+    replaced = plan.replaced(desired.role, wanted)
+    replacing = len(replaced)
+    plan.create(desired.role, hashes[:replacing], CreationReason.REPLACING, replaced)
     plan.create(desired.role, hashes[replacing:wanted], CreationReason.ADDED)
     successors = wanted + max(0, succeeding - max(0, count - desired.replicas))
     plan.create(desired.role, hashes[wanted:successors], CreationReason.REPLACING)

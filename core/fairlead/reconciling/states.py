@@ -3,6 +3,8 @@
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 
+BACK_WHILE_DRAINING = "BackWhileDraining"
+"""The reason of a state: the instance was lost while it drained, and drains again."""
 _ON_THE_WAY = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST})
 
 
@@ -35,7 +37,7 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool =
 def _of_ready(instance: ObservedInstance, *, serves: bool) -> tuple[InstanceState, str]:
     recorded = instance.state
     if instance.draining_since is not None:
-        return InstanceState.DRAINING, "BackWhileDraining"  # its drain began before it was lost, and goes on
+        return InstanceState.DRAINING, BACK_WHILE_DRAINING  # its drain began before it was lost, and goes on
     if instance.cordoned:
         return InstanceState.CORDONED, "Cordoned" if recorded is not InstanceState.CORDONED else "Unchanged"
     if recorded is InstanceState.CORDONED:

@@ -20,6 +20,8 @@ from fairlead.reconciling.actions import (
     ReleaseReason,
     ScaleWorkload,
 )
+from fairlead.reconciling.states import BACK_WHILE_DRAINING
+from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.ownership import is_owned, release
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.applying.workloads import scale_workload
@@ -61,6 +63,7 @@ class Applier:
         cluster: Cluster,
         recorder: EventRecorder,
         retries: ActionRetries,
+        others: OthersActs,
         *,
         image: str,
         clock: Callable[[], float],
@@ -70,6 +73,7 @@ class Applier:
         self._recorder = recorder
         self._image = image
         self._retries = retries
+        self._others = others
         self._clock = clock
 
     async def apply(self, actions: Sequence[Action], spec: PoolSpec | None, former: PoolSpec | None = None) -> bool:
@@ -125,7 +129,8 @@ class Applier:
         )
         name = body["metadata"]["name"]
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
-            self._record_event("InstanceCreated", f"{name} was created{template} ({action.reason})", name)
+            words = f"{action.reason} {action.replaces}" if action.replaces else action.reason
+            self._record_event("InstanceCreated", f"{name} was created{template} ({words})", name)
             return
         found = await self._cluster.get(Resource.PODS, self._identity.namespace, name)
         if found is not None and not is_owned(found["metadata"], self._identity.uid):
@@ -142,6 +147,10 @@ class Applier:
         )
         if action.state is InstanceState.LOST:
             self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
+        elif action.state is InstanceState.DRAINING and action.reason != BACK_WHILE_DRAINING and not self._others.is_told(action.instance):
+            words = f"{action.instance} takes no new requests: its pod is being deleted, not by Fairlead ({action.reason})"
+            self._record_event("PodDeleted", words, action.instance)
+            self._others.told(action.instance)
 
     async def _drain(self, action: Drain) -> None:
         more = {DRAIN_REASON_ANNOTATION: action.reason.value}
@@ -174,11 +183,13 @@ class Applier:
 
     async def _delete(self, action: DeleteInstance) -> None:
         if await self._cluster.delete(Resource.PODS, self._identity.namespace, action.instance):
+            self._others.told(action.instance)
             reason, words = _DELETION_EVENTS[action.reason]
             self._record_event(reason, f"{action.instance} {words}", action.instance)
 
     async def _release(self, action: ReleaseInstance) -> None:
         if await release(self._cluster, self._identity, action.instance):
+            self._others.told(action.instance)
             self._record_event("InstanceReleased", f"{action.instance} {_RELEASES[action.reason]}", action.instance)
 
     async def _scale(self, action: ScaleWorkload, spec: PoolSpec | None) -> None:

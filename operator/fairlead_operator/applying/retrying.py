@@ -29,8 +29,8 @@ class ActionRetries:
     """One pool's retries. A round begins with `begin_round` and ends with `end_round`; Unix times come from `clock`.
 
     An action is named by a tuple that begins with its kind and ends with its object and what is done to it, so that a
-    corrected one has no pause. A round waits for one slow refusal only: then its other actions of that kind are left for
-    the next round, and those of other kinds must be done soon.
+    corrected one has no pause. A round waits for one slow refusal only: then its other actions of that kind are left
+    for the next round, and those of other kinds must be done soon.
     """
 
     def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:

@@ -71,7 +71,9 @@ class Children:
         for resource, bodies in wanted.items():
             for body in bodies:
                 act = partial(restore, self._cluster, identity, resource, body, is_new=is_new)
-                right = await self._retries.attempt(identity, ("child", resource, (body["metadata"]["name"], fingerprint(body))), act) and right
+                right = (
+                    await self._retries.attempt(identity, ("child", resource, (body["metadata"]["name"], fingerprint(body))), act) and right
+                )
         for resource in () if is_new else (Resource.BUDGETS, Resource.ROLES):
             cleared = partial(delete_others, self._cluster, identity, resource, wanted[resource])
             right = await self._retries.attempt(identity, ("others", (resource, fingerprint(wanted[resource]))), cleared) and right

@@ -101,7 +101,12 @@ def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
     The pods show those of existing instances, the status those of deleted ones. The pods are read after the pool, so
     that the status never counts a pod that another operator made and this one did not see.
     """
-    return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
+    return max((given_ordinal(pool), *(pod.instance.ordinal for pod in pods)))
+
+
+def given_ordinal(pool: Mapping[str, Any]) -> int:
+    """The highest ordinal ever given, by the status."""
+    return int((pool.get("status") or {}).get("lastOrdinal") or 0)
 
 
 def service_target(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> int | str:

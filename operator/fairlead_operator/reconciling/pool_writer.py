@@ -14,6 +14,7 @@ from fairlead.reconciling.actions import Action, CreateInstance, Drain
 from fairlead.reconciling.observed import PodHealth
 from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_operator.applying.actions import Applier
+from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.retrying import ActionRetries, fingerprint
 from fairlead_operator.cluster import Resource
 from fairlead_operator.events import EventRecorder
@@ -48,11 +49,14 @@ class Written:
 class PoolWriter:
     """Writes for one pool. What it remembers only saves calls."""
 
-    def __init__(self, dependencies: Dependencies, recorder: EventRecorder, retries: ActionRetries, revisions: Revisions) -> None:
+    def __init__(
+        self, dependencies: Dependencies, recorder: EventRecorder, retries: ActionRetries, revisions: Revisions, others: OthersActs
+    ) -> None:
         self._dependencies = dependencies
         self._recorder = recorder
         self._retries = retries
         self._revisions = revisions
+        self._others = others
         self._children = Children(dependencies.cluster, retries, dependencies.settings.pace.children)
         self._gateway_objects = GatewayObjects(dependencies.cluster, retries, dependencies.settings.picker)
         self._assumed: set[str] = set()
@@ -105,7 +109,9 @@ class PoolWriter:
     ) -> bool:
         """Apply actions to pods; see `Applier.apply`."""
         settings, clock = self._dependencies.settings, self._dependencies.clock
-        applier = Applier(identity, self._dependencies.cluster, self._recorder, self._retries, image=settings.engine_image, clock=clock)
+        applier = Applier(
+            identity, self._dependencies.cluster, self._recorder, self._retries, self._others, image=settings.engine_image, clock=clock
+        )
         return await applier.apply(actions, spec, former)
 
     def _tell_assumptions(self, identity: PoolIdentity, pods: tuple[Pod, ...], now: float) -> None:
