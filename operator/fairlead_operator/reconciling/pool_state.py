@@ -16,7 +16,7 @@ from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import outlook
 from fairlead.tables import InstanceEntry, Outlook, PriorityClass
-from fairlead_operator.observing.field_managers import who_changed
+from fairlead_operator.observing.field_managers import owner_of, spec_manager, who_changed
 from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pod_templates import PORT_NAME
 from fairlead_operator.reconciling.roles import WantedReplicas
@@ -50,6 +50,8 @@ def pool_state(
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         changed_by=who_changed(pool),
+        owners={name: owner for name in pool.get("spec") or {} if (owner := owner_of(metadata, name)) is not None},
+        last_writer=spec_manager(metadata),
         problem=in_force.problem.message if in_force.problem is not None else None,
         schedules=schedules,
         desired=_desired(status) or (_none_of(pool.get("spec") or {}) if in_force.spec is None else {}),

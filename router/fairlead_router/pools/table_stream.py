@@ -82,7 +82,7 @@ class TableFollower:
         self._now = now
         self._snapshot: StreamSnapshot | None = None
         self._later: StreamSnapshot | None = None
-        """The bindings of a snapshot on a connection that has had one: the API missed changes, or its database was away."""
+        """The bindings of a snapshot on a connection that has had one: the API missed changes, or lost its database."""
         self._random = random.Random()  # only for jitter between reconnects
 
     async def follow_forever(self) -> None:

@@ -24,6 +24,7 @@ from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database, moment
 from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.infra.notices import Notice, PoolDeleted, TableChanged
 from fairlead_api.infra.records import Writing
 from fairlead_api.pools.fixed_engines import engines_file
@@ -113,8 +114,9 @@ _MAKE_POOL = (
 class PostgresPools:
     """The pools as the operator reports them; each call is one transaction. `shares` computes a ring's key shares."""
 
-    def __init__(self, database: Database, shares: Shares) -> None:
+    def __init__(self, database: Database, shares: Shares, lost_commits: LostCommits) -> None:
         self._database = database
+        self._lost_commits = lost_commits
         self._shares = shares
         self._measuring = Measuring()
 
@@ -140,7 +142,7 @@ class PostgresPools:
             await unbind(connection, row.id, now, [one.id for one in gone])
             version = row.table_version
             if in_force is not None:
-                version = await note_table(connection, row, pool, state, in_force, slo_version, self._shares, now)
+                version = await note_table(connection, row, pool, state, in_force, slo_version, self._shares, drafts, now)
                 if version != row.table_version:
                     notices.append(TableChanged(pool, version))
             numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}
@@ -155,7 +157,7 @@ class PostgresPools:
         pool_id, version, in_force, gone = await self._database.writing(work)
         async with self._database.reading() as connection:  # no more while reports wait for the pool's row
             found = await read_observations(connection, pool_id, version, in_force, self._measuring, now)
-        return replace(found, ended=tuple(gone))
+        return replace(found, ended=tuple(gone), record_lacks=self._lost_commits.words)
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
         """The pools for which live routers hold requests."""
