@@ -77,6 +77,8 @@ class RecordState:
     before: InstanceState
     state: InstanceState
     reason: str
+    restarts: int = 0
+    """How often its containers were restarted by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

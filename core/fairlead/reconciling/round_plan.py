@@ -86,7 +86,9 @@ class RoundPlan:
         return self.now - timer_of(instance)
 
     def record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:
-        self.actions[instance.id] = RecordState(instance=instance.id, before=instance.state, state=state, reason=reason)
+        self.actions[instance.id] = RecordState(
+            instance=instance.id, before=instance.state, state=state, reason=reason, restarts=instance.restarts
+        )
 
     def delete(self, instance: ObservedInstance, reason: DeletionReason) -> None:
         """Delete a pod of the pool's own; an adopted pod is released instead, whatever the reason."""

@@ -43,7 +43,7 @@ def _of_ready(instance: ObservedInstance, *, serves: bool) -> tuple[InstanceStat
     if recorded is InstanceState.CORDONED:
         return InstanceState.SERVING, "Uncordoned"
     if recorded in _ON_THE_WAY:
-        return InstanceState.WARMING, "EngineReady"
+        return InstanceState.WARMING, "EngineReady" if not instance.is_warm else "ReadyAgain"
     if recorded is InstanceState.WARMING and serves:
         return InstanceState.SERVING, "TableAcknowledged"
     return recorded, "Unchanged"

@@ -28,7 +28,7 @@ from fairlead_operator.applying.workloads import scale_workload
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import pod
-from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION
+from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION, WARMED_ANNOTATION
 from fairlead_operator.pod_patches import end_of_drain_patch, flip_patch, least_cost, state_annotations
 from fairlead_operator.pod_templates import spec_hash
 from fairlead_operator.pool_identity import PoolIdentity
@@ -140,7 +140,8 @@ class Applier:
         logger.info("instance was made already", extra={"instance": name})
 
     async def _record(self, action: RecordState) -> None:
-        if not await self._annotate(action.instance, action.state, action.reason):
+        warm = {WARMED_ANNOTATION: str(action.restarts)} if action.state is InstanceState.SERVING else _NOTHING_MORE
+        if not await self._annotate(action.instance, action.state, action.reason, warm):
             return
         logger.info(
             "instance state", extra={"instance": action.instance, "before": action.before, "after": action.state, "reason": action.reason}

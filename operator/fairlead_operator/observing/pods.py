@@ -28,6 +28,7 @@ from fairlead_operator.pod_marks import (
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
+    WARMED_ANNOTATION,
 )
 from fairlead_operator.pod_templates import ENGINE, SELECTED_HASH
 from fairlead_operator.times import parse_time
@@ -139,7 +140,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     flip_to = annotations.get(FLIP_ANNOTATION)
-    containers = status.get("containerStatuses") or []
+    restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
     instance = ObservedInstance(
         id=metadata["name"],
         role=Role(role) if role in set(Role) else Role.BOTH,
@@ -157,6 +158,8 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         drained_as_surplus=annotations.get(DRAIN_REASON_ANNOTATION) == DrainReason.SCALED_DOWN,
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
+        restarts=restarts,
+        warmed_restarts=_count(annotations, WARMED_ANNOTATION) if WARMED_ANNOTATION in annotations else None,
         health_reason=health_reason(status, is_deleted=bool(metadata.get("deletionTimestamp"))),
     )
     return Pod(
@@ -165,7 +168,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         ip=status.get("podIP") or None,
         node=(document.get("spec") or {}).get("nodeName"),
         weight=weight_of(annotations.get(WEIGHT_ANNOTATION)),
-        restarts=sum(int(container.get("restartCount") or 0) for container in containers),
+        restarts=restarts,
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=trouble_of(metadata["name"], status),
         revision=annotations.get(REVISION_ANNOTATION, ""),

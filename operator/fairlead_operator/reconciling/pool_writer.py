@@ -74,8 +74,9 @@ class PoolWriter:
         """
         reading, now = round_.reading, round_.now
         identity, in_force = reading.identity, reading.in_force
-        for event in round_events(round_):
-            self._recorder.record(identity, now, event.reason, event.message, before=event.before, after=event.after)
+        for number, event in enumerate(round_events(round_)):
+            at = now + number * 1e-6  # in the pool's history they stand in the order of their times
+            self._recorder.record(identity, at, event.reason, event.message, before=event.before, after=event.after)
         self._tell_assumptions(identity, reading.pods, now)
         await self._revisions.keep(identity, in_force, frozenset({reading.current_revision, *reading.revisions}))
         if round_.rollout.now is not None:
