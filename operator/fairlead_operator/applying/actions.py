@@ -66,12 +66,14 @@ class Applier:
         others: OthersActs,
         *,
         image: str,
+        pull_secrets: Sequence[str] = (),
         clock: Callable[[], float],
     ) -> None:
         self._identity = identity
         self._cluster = cluster
         self._recorder = recorder
         self._image = image
+        self._pull_secrets = pull_secrets
         self._retries = retries
         self._others = others
         self._clock = clock
@@ -126,6 +128,7 @@ class Applier:
             reason=action.reason,
             now=now,
             failures=action.failures,
+            pull_secrets=self._pull_secrets,
         )
         name = body["metadata"]["name"]
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):

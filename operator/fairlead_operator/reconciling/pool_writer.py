@@ -111,7 +111,14 @@ class PoolWriter:
         """Apply actions to pods; see `Applier.apply`."""
         settings, clock = self._dependencies.settings, self._dependencies.clock
         applier = Applier(
-            identity, self._dependencies.cluster, self._recorder, self._retries, self._others, image=settings.engine_image, clock=clock
+            identity,
+            self._dependencies.cluster,
+            self._recorder,
+            self._retries,
+            self._others,
+            image=settings.engine_image,
+            pull_secrets=settings.engine_pull_secrets,
+            clock=clock,
         )
         return await applier.apply(actions, spec, former)
 

@@ -123,6 +123,8 @@ async def test_a_process_that_lives_through_a_failover_tells_once_that_commits_a
     for one in watches:
         await one.look(now)
     with psycopg.connect(plain(database_url), autocommit=True) as connection:  # as the server that takes over was behind
+        for table in ("audit_log", "audit_heads"):
+            connection.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         connection.execute("DELETE FROM audit_log WHERE id > %s", (kept.id,))
         connection.execute("UPDATE audit_heads SET last_id = %s, chain = %s, at = %s", (kept.id, kept.chain, kept.at))
     for one in watches:
