@@ -24,7 +24,7 @@ waits for a token.
 
 
 _REQUESTS: Mapping[str, str] = MappingProxyType({"cpu": "20m", "memory": "128Mi"})
-"""Of a simulated engine."""
+"""The requests of a simulated engine's container."""
 
 
 def spec_hash(spec: PoolSpec, role: Role) -> str:

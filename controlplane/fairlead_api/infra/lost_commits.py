@@ -21,7 +21,7 @@ from fairlead_client.resources.audit import AuditAction, AuditHead
 _log = logging.getLogger(__name__)
 
 ONCE_IN = timedelta(minutes=10)
-"""Several processes and pools notice the same loss: one entry tells of it."""
+"""Several processes and pools notice the same loss: one entry says so."""
 SHOWN_FOR = timedelta(days=1)
 
 _ENTRIES = tables.audit_log.c

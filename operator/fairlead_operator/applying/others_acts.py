@@ -1,4 +1,4 @@
-"""What others do to the pool's pods: it is put right where that is possible, and told in any case.
+"""What others do to the pool's pods: it is put right where that is possible, and said in any case.
 
 The record of the control API says which instances a state lacks, so a restarted operator misses none that went while
 no operator ran. A pod that is there after all has only lost its marks.
@@ -24,7 +24,7 @@ AGAIN_SECONDS = 60.0
 
 
 class OthersActs:
-    """Of one pool. What it remembers keeps an act from being told twice; it decides nothing."""
+    """Of one pool. What it remembers keeps an act from being said twice; it decides nothing."""
 
     def __init__(self, cluster: Cluster, recorder: EventRecorder, retries: ActionRetries, clock: Callable[[], float]) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class OthersActs:
         """Instances that went and have no successor yet."""
 
     def told(self, instance: str) -> None:
-        """An event says that this instance goes: its end is no news."""
+        """Note that an event says that this instance goes, so that its end is not said once more."""
         self._told.add(instance)
 
     def is_told(self, instance: str) -> bool:

@@ -66,7 +66,7 @@ class KnownMarks:
 
     _known: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
     _before: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
-    """Of the reading before, for a pod that the present one lacks, as its label went."""
+    """From the reading before, for pods that the present one lacks because their label went."""
 
     def lost(self, documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> list[LostMarks]:
         """The marks that own pods among these lack. `last` is the highest ordinal given."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fairlead.addresses import joined
 from fairlead.conditions.facts import Trouble
 from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
 from fairlead.instances import InstanceState, Role, weight_of
@@ -81,7 +82,7 @@ class Pod:
         return InstanceReport(
             id=self.instance.id,
             pod_uid=self.uid,
-            address=f"{self.ip}:{port}" if self.ip and port is not None else None,
+            address=joined(self.ip, port) if self.ip and port is not None else None,
             role=self.instance.role,
             state=self.instance.state,
             reason=self.trouble.reason if self.trouble is not None else self.reason,
@@ -191,7 +192,7 @@ def pod_health(status: Mapping[str, Any]) -> PodHealth:
 
 def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str:
     """Kubernetes' word for why a pod ended or is disturbed, such as `Evicted`; empty if it gives none. How the
-    containers of a deleted pod end is no reason.
+    containers of a deleted pod end does not count.
     """
     if status.get("reason"):
         return str(status["reason"])

@@ -83,7 +83,7 @@ def _status(spec: PoolSpec, found: InForce, instant: datetime) -> tuple[dict[str
 
 def window_events(status: Mapping[str, Any], after: Scheduled | None, now: float) -> tuple[WindowEvent, ...]:
     """The windows that opened and closed since the status was written, in the order of closing and opening. One that
-    ends as the next of its schedule begins is no news.
+    ends as the next of its schedule begins makes no event.
     """
     if after is None:
         return ()
