@@ -37,6 +37,11 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
         """The cache salt; only events encoded as maps have it."""
         return None
 
+    @property
+    def locality(self) -> str | None:
+        """Whose the medium is; only events encoded as maps say so."""
+        return None
+
 
 class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=False):
     """`fairlead.kv_events.events.BlockRemoved` on the wire."""
@@ -45,6 +50,11 @@ class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=Fals
     block_hashes: list[BlockHash]
     medium: str | None = None
     group_idx: int | None = None
+
+    @property
+    def locality(self) -> str | None:
+        """Whose the medium is; only events encoded as maps say so."""
+        return None
 
 
 class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=False):
@@ -55,6 +65,11 @@ class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type",
 
 class _StoredMap(BlockStored, tag="BlockStored", tag_field="type", gc=False):
     cache_salt: str | None = None
+    locality: str | None = None
+
+
+class _RemovedMap(BlockRemoved, tag="BlockRemoved", tag_field="type", gc=False):
+    locality: str | None = None
 
 
 class _StoredArray(BlockStored, tag="BlockStored", tag_field="type", array_like=True, gc=False): ...
@@ -67,7 +82,7 @@ class _ClearedArray(AllBlocksCleared, tag="AllBlocksCleared", tag_field="type", 
 
 
 WireEvent = BlockStored | BlockRemoved | AllBlocksCleared
-_MapEvent = _StoredMap | BlockRemoved | AllBlocksCleared
+_MapEvent = _StoredMap | _RemovedMap | AllBlocksCleared
 _ArrayEvent = _StoredArray | _RemovedArray | _ClearedArray
 
 

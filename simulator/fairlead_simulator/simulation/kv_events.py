@@ -47,6 +47,7 @@ class StoredBlocks:
     lora_id: int | None = None
     lora_name: str | None = None
     medium: str | None = None
+    locality: None = None
     extra_keys: None = None
     cache_salt: None = None
     group_idx: int | None = None
@@ -65,6 +66,7 @@ class RemovedBlocks:
 
     block_hashes: Sequence[int]
     medium: str | None = None
+    locality: None = None
     group_idx: int | None = None
 
 

@@ -64,7 +64,7 @@ def weighed(
             load = view.load(instance)
             if load is not None:
                 hit, ttft = view.hit_tokens(request, instance), view.predicted_ttft_seconds(request, instance)
-                named = terms(load) if terms is not None else None
+                named = (terms(load) if terms is not None else {}) | view.tier_terms(request, instance)
                 scores.append(score(request, load, hit, speed, total(load), ttft_seconds=ttft, terms=named))
         return weighing(view, rule, scores, limits, passed_over)
 
@@ -214,7 +214,7 @@ def weighed_in_order(
             speed,
             float(totals[index]),
             ttft_seconds=view.predicted_ttft_seconds(request, candidates[index].entry.id) if ttfts is None else ttfts(index),
-            terms=None if terms is None else terms(index),
+            terms=({} if terms is None else terms(index)) | view.tier_terms(request, candidates[index].entry.id),
         )
         for index in compared
     ]
