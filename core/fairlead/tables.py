@@ -142,7 +142,7 @@ class KvTransferFacts:
                 or (transfer.when == MOVES_THAT_PAY and transfer.longest_seconds == 0)
             ),
             field="when",
-            message="engine.kvTransfer.when and longest are not for kind SharedStore, whose engines load by themselves; remove them",
+            message="engine.kvTransfer.when and longest are not for kind SharedStore, whose engines load without being asked; remove them",
         ),
         Rule(
             cel="self.kind == 'SharedStore' || !has(self.storeMedium)",
@@ -154,8 +154,9 @@ class KvTransferFacts:
 
     kind: str = text(
         "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are, the "
-        "other one fetches them. SharedStore: all engines put what they compute into one store and load from it by themselves (LMCache, Mooncake Store, a file or object "
-        "tier), so what it holds counts for every instance at the time that loading takes. OffloadingP2P (vLLM's OffloadingConnector with a p2p tier) is refused.",
+        "other one fetches them. SharedStore: all engines put what they compute into one store and load from it without being asked (LMCache, Mooncake "
+        "Store, a file or object tier), so what it holds counts for every instance at the time that loading takes. OffloadingP2P (vLLM's "
+        "OffloadingConnector with a p2p tier) is refused.",
         NIXL,
         enum=KV_TRANSFER_KINDS,
     )
@@ -178,7 +179,7 @@ class KvTransferFacts:
         maximum=10**12,
     )
     store_medium: str | None = text(
-        "Medium by which engines' KV events name the store; without it, what they name with the locality REMOTE. Until an event names it, routers go by "
+        "Medium by which engines' KV events name the store; without it, what they name with the locality REMOTE. Until an event names it, routers use "
         "what they have sent.",
         None,
         pattern=r"^\S+$",
@@ -187,8 +188,9 @@ class KvTransferFacts:
 
     @property
     def is_store(self) -> bool:
-        """Whether engines read one store, by themselves; otherwise routers ask them to hand blocks on."""
+        """Whether engines read one store; otherwise routers ask them to hand blocks on."""
         return self.kind == SHARED_STORE
+
     longest_seconds: float = duration(
         "How long a request waits at most for its KV blocks; then the new instance computes them. 0s: as long as computing them is predicted to take.",
         "0s",

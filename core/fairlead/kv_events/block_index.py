@@ -61,9 +61,9 @@ class IndexCounts:
 class BlockIndex:
     """The blocks that every source holds.
 
-    `most_blocks` bounds each holding (a source's blocks in one `Tier`, of which it has four at most); its oldest go first. `most_holders`, where given,
-    bounds how many holdings of one key are kept (llm-d's `podCacheSize`); the one added longest ago goes first, and is
-    then unknown for this key until the engine stores the block again.
+    `most_blocks` bounds each holding (a source's blocks in one `Tier`, of which it has four at most); its oldest go
+    first. `most_holders`, where given, bounds how many holdings of one key are kept (llm-d's `podCacheSize`); the one
+    added longest ago goes first, and is then unknown for this key until the engine stores the block again.
     """
 
     def __init__(self, *, most_blocks: int = MOST_BLOCKS_PER_HOLDING, most_holders: int | None = None) -> None:
@@ -307,15 +307,11 @@ class BlockIndex:
             return False
         return medium == self._shared_medium if self._shared_medium is not None else locality == "REMOTE"
 
-    def _named_holding(self, cache: Cache, event: BlockStored | BlockRemoved) -> Holding | None:
-        """The holding that an event is about; None for one that is not kept."""
-        medium = event.medium
-        if medium is None or medium == _GPU:
-            tier: Tier | None = _GPU
-        elif self._is_shared(medium, event.locality):
+    def _slow_holding(self, cache: Cache, medium: str, event: BlockStored | BlockRemoved) -> Holding | None:
+        """The holding outside the GPU that an event is about; None for one that is not kept."""
+        if self._is_shared(medium, event.locality):
             return self._shared
-        else:
-            tier = tier_of(medium, event.locality)
+        tier = tier_of(medium, event.locality)
         if tier is None:
             return None
         return cache.holdings.get(tier) or (self._holding(cache, tier) if event.kind is _STORED else None)
@@ -325,9 +321,10 @@ class BlockIndex:
         if attention is not None and attention not in _PREFIX_KINDS:
             cache.groups_left_out.add(event.group_idx)
             return
-        hashes = event.block_hashes
-        holding = self._named_holding(cache, event)
-        if holding is None:
+        hashes, medium = event.block_hashes, event.medium
+        if medium is None or medium == _GPU:
+            holding = cache.holdings.get(_GPU) or self._holding(cache, _GPU)
+        elif (holding := self._slow_holding(cache, medium, event)) is None:
             self.counts.unknown_medium += len(hashes)
             return
         if not event.token_ids:
@@ -399,7 +396,8 @@ class BlockIndex:
     def _remove(self, cache: Cache, event: BlockRemoved) -> None:
         if cache.groups_left_out and event.group_idx in cache.groups_left_out:
             return
-        holding = self._named_holding(cache, event)
+        medium = event.medium
+        holding = cache.holdings.get(_GPU) if medium is None or medium == _GPU else self._slow_holding(cache, medium, event)
         if holding is None:
             self.counts.unknown_removed += len(event.block_hashes)
             return

@@ -15,9 +15,8 @@ from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.sources import NOTHING_SLOW, Source, TierCounts
 from fairlead.slot_masks import SlotPlaces, SlotVector
 
-
 ASSUMED_BLOCK_TOKENS = 16
-"""Tokens per block of a shared store before an engine has told its own; vLLM's default."""
+"""Tokens per block of a shared store before an engine has reported its own; vLLM's default."""
 
 
 class KnownPrompt(Protocol):

@@ -3,6 +3,7 @@ preference.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from fairlead.reports.decisions import CandidateScore, Weighing
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
@@ -64,7 +65,9 @@ def weighed(
             load = view.load(instance)
             if load is not None:
                 hit, ttft = view.hit_tokens(request, instance), view.predicted_ttft_seconds(request, instance)
-                named = (terms(load) if terms is not None else {}) | view.tier_terms(request, instance)
+                named = terms(load) if terms is not None else {}
+                if view.is_tiered:
+                    named |= view.tier_terms(request, instance)
                 scores.append(score(request, load, hit, speed, total(load), ttft_seconds=ttft, terms=named))
         return weighing(view, rule, scores, limits, passed_over)
 
@@ -214,8 +217,10 @@ def weighed_in_order(
             speed,
             float(totals[index]),
             ttft_seconds=view.predicted_ttft_seconds(request, candidates[index].entry.id) if ttfts is None else ttfts(index),
-            terms=({} if terms is None else terms(index)) | view.tier_terms(request, candidates[index].entry.id),
+            terms=None if terms is None else terms(index),
         )
         for index in compared
     ]
+    if view.is_tiered:
+        scores = [replace(one, terms=one.terms | view.tier_terms(request, one.instance)) for one in scores]
     return weighing(view, rule, scores, limits, None if passed_over is None else candidates[passed_over].entry.id)

@@ -119,6 +119,10 @@ class PoolView(Protocol):
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
+    @property
+    def is_tiered(self) -> bool:
+        """Whether some of the hits that were asked for last may be outside GPUs."""
+
     def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
         """Predicted seconds that each of `candidates()` needs to load what it holds of the prompt outside its GPU, as
         far as that is known; None if none holds any there. `ttft_vector` and `prefill_vector` include them.

@@ -134,7 +134,11 @@ def _tiers(chosen: Candidate) -> str:
     if not held:
         return ""
     seconds = chosen.terms.get("load_seconds")
-    known = "their load time is not known yet and was left out" if seconds is None else f"loading them was predicted to take {in_words(seconds, Unit.SECONDS)}"
+    known = (
+        "their load time is not known yet and was left out"
+        if seconds is None
+        else f"loading them was predicted to take {in_words(seconds, Unit.SECONDS)}"
+    )
     return f"Of these, {' and '.join(held)}: {known}."
 
 

@@ -39,7 +39,7 @@ class LoadTimes:
         self._go_by_best(tier)
 
     def seconds(self, tokens: TierCounts) -> float:
-        """Predicted seconds to load so many tokens from each tier; nothing for those of unknown tiers."""
+        """Predicted seconds to load this many tokens from each tier; nothing for those of unknown tiers."""
         return sum(count * per_token for count, per_token in zip(tokens, self._per_token, strict=True) if per_token)
 
     def knows(self, tokens: TierCounts) -> bool:
@@ -47,7 +47,7 @@ class LoadTimes:
         return all(per_token is not None for count, per_token in zip(tokens, self._per_token, strict=True) if count)
 
     def observe(self, tokens: TierCounts, seconds: float, now: float) -> None:
-        """So many tokens were loaded within `seconds`, what was computed left out. Too few tokens, and those of several
+        """This many tokens were loaded within `seconds`, what was computed left out. Too few tokens, and those of several
         tiers, say nothing.
         """
         loaded = sum(tokens)

@@ -70,6 +70,8 @@ class LiveView:
         self.decode_times = decode_times
         self.transfer_times = transfer_times
         self.load_times = load_times
+        self.is_tiered = False
+        """See `PoolView`; looked up with hits, as predictions follow them."""
         self.stored: PrefixIndex | None = None
         """What this router knows to have been computed and so put into the store that all engines read; None without
         such a store. Where events name the store's blocks, they count instead.
@@ -166,6 +168,7 @@ class LiveView:
         return self.caches.hit_tokens(request, instance, remembered)
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        self.is_tiered = self.caches.index.is_tiered
         if not (request.blocks or self.caches.heard):
             return {}
         block_tokens = request.block_tokens or self.table.engine.block_tokens
@@ -319,6 +322,7 @@ class LiveView:
         """See `PoolView`; without `shared`, only what is each instance's own."""
         if shared and self.stored is not None:
             return np.maximum(self.hit_vector(request, shared=False), self._shared_tokens(request))
+        self.is_tiered = self.caches.index.is_tiered
         self.vectors()
         prefixes = self.prefixes
         if self._slots_version != prefixes.slots_version:

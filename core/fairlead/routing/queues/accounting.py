@@ -89,7 +89,7 @@ class TrackedRequest:
     hit_tokens: int = 0
     miss_tokens: int = 0
     slow_tokens: TierCounts = NOTHING_SLOW
-    """Of the hit tokens, those that its instance loads from each tier outside the GPU."""
+    """The hit tokens that its instance loads from each tier outside the GPU."""
     loading_seconds: float = 0.0
     """Predicted time of that load."""
     prefill_microseconds: int = 0

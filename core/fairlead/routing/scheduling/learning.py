@@ -1,6 +1,7 @@
 """Learning: what the estimators of a pool learn from finished prefills and decodes, and when they forget it."""
 
 from fairlead.capabilities import UNKNOWN
+from fairlead.kv_events.sources import NOTHING_SLOW
 from fairlead.reports.engines import EngineMemory
 from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.knowledge.engine_memories import decode_coefficients
@@ -54,13 +55,14 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     if tracked.transfer is not None:
         return  # its time is a transfer's too
     load = state.loads[tracked.instance]
-    if any(tracked.slow_tokens) and _learn_load(state, tracked, load, now):
+    if tracked.slow_tokens is not NOTHING_SLOW and _learn_load(state, tracked, load, now):
         return
     load.paced_at = now
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     tokens, routers = tracked.input_tokens, state.view.routers
-    seconds = max(0.0, seconds - tracked.loading_seconds)
+    if tracked.loading_seconds:
+        seconds = max(0.0, seconds - tracked.loading_seconds)
     predicted = state.prefill_times.seconds(tokens, tracked.hit_tokens)  # by the speed of now
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
     rising = RISING_AMONG_OTHERS if routers > 1 else 1.0

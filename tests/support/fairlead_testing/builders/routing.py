@@ -139,6 +139,10 @@ class ScriptedView:
         self.loading: dict[str, float] = {}
         """Instance → seconds that it loads what it holds outside its GPU."""
 
+    @property
+    def is_tiered(self) -> bool:
+        return bool(self.loading)
+
     def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
         return np.array([self.loading.get(load.entry.id, 0.0) for load in self.candidates()]) if self.loading else None
 

@@ -57,10 +57,11 @@ def test_what_was_seen_too_long_ago_is_forgotten() -> None:
 
 
 @examples(100)
-@given(st.lists(st.tuples(st.tuples(*[st.integers(0, 5_000)] * 3), st.floats(-1.0, 1e9)), max_size=200), st.tuples(*[st.integers(0, 10**6)] * 3))
-def test_a_prediction_is_never_negative_and_what_is_kept_is_bounded(
-    loads: list[tuple[TierCounts, float]], asked: TierCounts
-) -> None:
+@given(
+    st.lists(st.tuples(st.tuples(*[st.integers(0, 5_000)] * 3), st.floats(-1.0, 1e9)), max_size=200),
+    st.tuples(*[st.integers(0, 10**6)] * 3),
+)
+def test_a_prediction_is_never_negative_and_what_is_kept_is_bounded(loads: list[tuple[TierCounts, float]], asked: TierCounts) -> None:
     times = LoadTimes()
     for at, (tokens, seconds) in enumerate(loads):
         times.observe(tokens, seconds, float(at))

@@ -104,7 +104,13 @@ def _view(scheduler: PoolScheduler, now: float) -> Any:
 def _recorded(policy: str, rule: str, chosen: Any) -> Recorded:
     ground = ground_of(BUILT_IN.terms(policy), rule, {})
     return Recorded(
-        chosen=chosen.instance, rule=ground.rule, terms=ground.terms, limits=ground.limits, candidates=(chosen,), passed_over=None, prompt_tokens=LENGTH
+        chosen=chosen.instance,
+        rule=ground.rule,
+        terms=ground.terms,
+        limits=ground.limits,
+        candidates=(chosen,),
+        passed_over=None,
+        prompt_tokens=LENGTH,
     )
 
 
