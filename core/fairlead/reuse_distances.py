@@ -57,8 +57,8 @@ class ReuseDistances:
 
     def __init__(self, prompts: Iterable[Prompt], block_tokens: int, sessions: Sequence[str | None] = ()) -> None:
         rows = list(prompts)
-        usable = [tuple(row.hash_ids[: max(0, row.input_length - 1) // block_tokens]) for row in rows]
-        self.sample_rate = min(1.0, MOST_REFERENCES / max(1, sum(map(len, usable))))
+        full = [tuple(row.hash_ids[: row.input_length // block_tokens]) for row in rows]
+        self.sample_rate = min(1.0, MOST_REFERENCES / max(1, sum(map(len, full))))
         """The share of the blocks that is followed."""
         self._block_tokens = block_tokens
         self._tokens = [0] * GROUPS
@@ -68,16 +68,18 @@ class ReuseDistances:
         has too few or too many of are the few blocks that nearly all prompts begin with (SHARDS-adj).
         """
         self._last: dict[int, int] = {}
-        self._times = _Counted(sum(map(len, usable)))
+        self._times = _Counted(sum(map(len, full)))
         self._now = 0
-        for place, (row, blocks) in enumerate(zip(rows, usable, strict=True)):
+        for place, (row, blocks) in enumerate(zip(rows, full, strict=True)):
             named = sessions[place] if sessions else None
             key = named.encode() if named is not None else b"%d" % (row.hash_ids[0] if row.hash_ids else place)
             group = xxh3_64_intdigest(key) % GROUPS
             self._tokens[group] += row.input_length
-            followed = self._followed(blocks)
-            self._lacking[group] += len(blocks) * self.sample_rate - len(followed)
-            self._distances[group] += self._used(followed)
+            usable = blocks[: max(0, row.input_length - 1) // block_tokens]  # a prompt's last token is always computed
+            followed = self._followed(usable)
+            self._lacking[group] += len(usable) * self.sample_rate - len(followed)
+            self._distances[group] += self._distances_of(followed)
+            self._use(self._followed(blocks))
         for distances in self._distances:
             distances.sort()
 
@@ -119,12 +121,13 @@ class ReuseDistances:
         threshold = self.sample_rate * _HASHES
         return [block for block in blocks if xxh3_64_intdigest(b"%d" % block) < threshold]
 
-    def _used(self, blocks: Sequence[int]) -> list[int]:
-        """The distances of a prompt's blocks that were used before. All are looked up before any is used, and the first
-        one is the freshest then: no block outlives the one before it.
-        """
+    def _distances_of(self, blocks: Sequence[int]) -> list[int]:
+        """The distances of a prompt's blocks that were used before. All are looked up before any is used."""
+        return [self._times.after(self._last[block]) for block in blocks if block in self._last]
+
+    def _use(self, blocks: Sequence[int]) -> None:
+        """The first block is the freshest then: no block outlives the one before it."""
         last, times = self._last, self._times
-        found = [times.after(last[block]) for block in blocks if block in last]
         for block in reversed(blocks):
             before = last.get(block)
             if before is not None:
@@ -132,7 +135,6 @@ class ReuseDistances:
             last[block] = self._now
             times.add(self._now, 1)
             self._now += 1
-        return found
 
 
 class _Counted:

@@ -13,7 +13,7 @@ import orjson
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.errors import TraceInvalid, WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import load_workload
-from fairlead_simulator.experiments.host_caches import tried
+from fairlead_simulator.experiments.host_caches import tried, words
 from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.traces.conversions import TraceChanges, convert, read_form, write_form
@@ -173,7 +173,7 @@ def host_cache_command(
         click.echo(orjson.dumps({"instances": instances, "kv_bytes": kv_bytes, "host_caches": rows}, option=orjson.OPT_INDENT_2).decode())
         return
     for one in found:
-        click.echo(one.words(kv_bytes))
+        click.echo(words(one, kv_bytes))
     if kv_bytes is None:
         click.echo("The size of a token in the KV cache is not known: --kv-bytes says it.", err=True)
 

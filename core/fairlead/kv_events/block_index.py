@@ -322,9 +322,9 @@ class BlockIndex:
             cache.groups_left_out.add(event.group_idx)
             return
         hashes, medium = event.block_hashes, event.medium
-        if medium is None or medium == _GPU:
-            holding = cache.holdings.get(_GPU) or self._holding(cache, _GPU)
-        elif (holding := self._slow_holding(cache, medium, event)) is None:
+        is_gpu = medium is None or medium == _GPU
+        holding = cache.holdings.get(_GPU) or self._holding(cache, _GPU) if is_gpu else self._slow_holding(cache, medium or "", event)
+        if holding is None:
             self.counts.unknown_medium += len(hashes)
             return
         if not event.token_ids:

@@ -59,7 +59,8 @@ class EngineCaches:
         self._incomplete: set[str] = set()
         self._heard_version = 0
         self._layout: _Layout | None = None
-        self._shared_tokens, self._shared_medium = 0, None
+        self._shared_tokens = 0
+        self._shared_medium: str | None = None
 
     @property
     def heard(self) -> Mapping[str, Source]:

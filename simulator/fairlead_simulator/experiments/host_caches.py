@@ -3,9 +3,10 @@ advised only where a simulation of the same prompts finds as much.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fairlead.reuse_distances import HitShare, ReuseDistances
+from fairlead.scaling.host_caches import HostCache
 from fairlead_simulator.engine_model.presets import EnginePreset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, ideal_hits
 from fairlead_simulator.experiments.cells import Cell, check_fits, simulate_cell
@@ -14,34 +15,6 @@ from fairlead_simulator.simulation.kv_events import KvEventQuality
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.traces.rows import BLOCK_TOKENS
-
-TOLERANCE = 0.03
-"""Share of hits by which a prediction may miss the simulation beyond its error: running requests, which take room from
-GPUs, and prefixes at several instances are in the simulation only."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCache:
-    """A cache of `tokens` in the host memory of each instance. `predicted` is the share of prompt tokens that it adds
-    to the hits, in nineteen of twenty cases within `error`; `simulated` what a simulation adds, None if there was none.
-    """
-
-    tokens: int
-    predicted: float
-    error: float
-    simulated: float | None = None
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether the simulation finds as much, within the error."""
-        return self.simulated is not None and abs(self.predicted - self.simulated) <= self.error + TOLERANCE
-
-    def words(self, kv_bytes: int | None) -> str:
-        """For people; `kv_bytes` are those of a token in the KV cache, None if unknown."""
-        size = f"{self.tokens:,} tokens" if kv_bytes is None else f"{self.tokens * kv_bytes / 1e9:,.0f} GB"
-        simulated = "not simulated" if self.simulated is None else f"{self.simulated:+.1%} in a simulation"
-        verdict = "confirmed" if self.is_confirmed else "not confirmed, so not advised"
-        return f"{size} of host cache per instance: {self.predicted:+.1%} hits (± {self.error:.1%}), {simulated}: {verdict}"
 
 
 def predicted(distances: ReuseDistances, engine: EnginePreset, instances: int, tokens: int) -> HostCache:
@@ -81,3 +54,11 @@ def tried(workload: Workload, spec: SimulatedPool, load: float, sizes: Sequence[
         one = predicted(distances, spec.preset, spec.instances, tokens)
         found.append(replace(one, simulated=hit_rate(engine) - before))
     return found
+
+
+def words(one: HostCache, kv_bytes: int | None) -> str:
+    """For people; `kv_bytes` are those of a token in the KV cache, None if unknown."""
+    simulated = "not simulated" if one.simulated is None else f"{one.simulated:+.1%} in a simulation"
+    verdict = "confirmed" if one.is_confirmed else "not confirmed, so not advised"
+    added = f"{one.predicted:+.1%} hits (± {one.error:.1%})"
+    return f"{one.size_words(kv_bytes)} of host cache per instance: {added}, {simulated}: {verdict}"

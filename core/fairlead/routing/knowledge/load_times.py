@@ -47,8 +47,8 @@ class LoadTimes:
         return all(per_token is not None for count, per_token in zip(tokens, self._per_token, strict=True) if count)
 
     def observe(self, tokens: TierCounts, seconds: float, now: float) -> None:
-        """This many tokens were loaded within `seconds`, what was computed left out. Too few tokens, and those of several
-        tiers, say nothing.
+        """This many tokens were loaded within `seconds`, what was computed left out. Too few tokens, and those of
+        several tiers, say nothing.
         """
         loaded = sum(tokens)
         tier, most = max(zip(SLOW, tokens, strict=True), key=lambda one: one[1])

@@ -23,7 +23,8 @@ def test_a_tier_is_known_by_the_median_of_its_loads() -> None:
     times = seen(0.1, 0.1, 0.1, 30.0, 0.1)  # one engine stood still
     assert times.seconds((5_000, 0, 0)) == pytest.approx(0.05)
     figure = times.figure(Tier.HOST, 10.0)
-    assert (figure.value, figure.source, figure.samples, figure.age_seconds) == (pytest.approx(100_000), Source.MEASURED, 5, 6.0)
+    assert figure.value == pytest.approx(100_000)
+    assert (figure.source, figure.samples, figure.age_seconds) == (Source.MEASURED, 5, 6.0)
 
 
 def test_an_unknown_tier_costs_nothing_and_is_said_to_be_unknown() -> None:
@@ -35,7 +36,8 @@ def test_an_unknown_tier_costs_nothing_and_is_said_to_be_unknown() -> None:
 def test_a_declared_speed_counts_until_loads_were_seen() -> None:
     times = LoadTimes()
     times.declare(Tier.REMOTE, 50_000)
-    assert (times.seconds((0, 0, 5_000)), times.figure(Tier.REMOTE, 0.0).source) == (pytest.approx(0.1), Source.DECLARED)
+    assert times.seconds((0, 0, 5_000)) == pytest.approx(0.1)
+    assert times.figure(Tier.REMOTE, 0.0).source is Source.DECLARED
     for at in range(LEAST_LOADS):
         times.observe((0, 0, 1_000), 0.1, float(at))
     assert times.seconds((0, 0, 5_000)) == pytest.approx(0.5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_simulator.experiments.host_caches import TOLERANCE, HostCache
+from fairlead.scaling.host_caches import TOLERANCE, HostCache
 
 
 @pytest.mark.parametrize(
