@@ -64,3 +64,5 @@ def _harm(one: Advice) -> str:
             return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'} apart"
         case HarmUnit.ERROR:
             return f"predictions have a mean error of {one.harm:.0%}"
+        case HarmUnit.HITS:
+            return f"{one.harm:.1%} of prompt tokens are computed that a cache could hold"

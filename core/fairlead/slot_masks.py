@@ -35,6 +35,10 @@ class SlotPlaces:
         self._one_by_one: list[int] = places.tolist()
         self._kept: dict[int, SlotVector] = {}
 
+    def of(self, slot: int) -> int:
+        """The position of one slot."""
+        return self._one_by_one[slot]
+
     def write(self, values: SlotVector, rows: Iterable[tuple[int, int]]) -> None:
         """For each (mask, value) in turn write the value at the place of every slot of the mask."""
         places = self._one_by_one

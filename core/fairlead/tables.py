@@ -109,8 +109,9 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 
 
 NIXL = "Nixl"
-KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", "SharedStore")
-"""Every way in which engines hand KV blocks to each other that has a place here; only the first one works."""
+SHARED_STORE = "SharedStore"
+KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
+"""Every way in which engines hand KV blocks to each other that has a place here; the second one is refused."""
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
@@ -122,16 +123,40 @@ class KvTransferFacts:
 
     RULES: ClassVar = (
         Rule(
-            cel="self.kind == 'Nixl'",
-            holds=lambda transfer: transfer.kind == NIXL,
+            cel="self.kind != 'OffloadingP2P'",
+            holds=lambda transfer: transfer.kind != "OffloadingP2P",
             field="kind",
-            message="engine.kvTransfer.kind OffloadingP2P and SharedStore are not proven with real engines, and not supported; use Nixl, or remove kvTransfer",
+            message="engine.kvTransfer.kind OffloadingP2P is not proven with real engines, and not supported; use Nixl, or remove kvTransfer",
+        ),
+        Rule(
+            cel="(self.kind == 'SharedStore') == has(self.storeTokens)",
+            holds=lambda transfer: (transfer.kind == SHARED_STORE) == (transfer.store_tokens is not None),
+            field="storeTokens",
+            message="engine.kvTransfer.storeTokens is required for kind SharedStore and only for it; write how many tokens the store holds, or remove it",
+        ),
+        Rule(
+            cel="self.kind != 'SharedStore' || !has(self.storeTokens) || (self.when == 'Pays' && self.longest.matches('^(0|([0.]+(ms|s|m|h))+)$'))",
+            holds=lambda transfer: (
+                transfer.kind != SHARED_STORE
+                or transfer.store_tokens is None
+                or (transfer.when == MOVES_THAT_PAY and transfer.longest_seconds == 0)
+            ),
+            field="when",
+            message="engine.kvTransfer.when and longest are not for kind SharedStore, whose engines load without being asked; remove them",
+        ),
+        Rule(
+            cel="self.kind == 'SharedStore' || !has(self.storeMedium)",
+            holds=lambda transfer: transfer.kind == SHARED_STORE or transfer.store_medium is None,
+            field="storeMedium",
+            message="engine.kvTransfer.storeMedium is only for kind SharedStore; remove it",
         ),
     )
 
     kind: str = text(
         "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are, the "
-        "other one fetches them. OffloadingP2P (vLLM's OffloadingConnector with a p2p tier) and SharedStore (a store that all engines read) are refused.",
+        "other one fetches them. SharedStore: all engines put what they compute into one store and load from it without being asked (LMCache, Mooncake "
+        "Store, a file or object tier), so what it holds counts for every instance at the time that loading takes. OffloadingP2P (vLLM's "
+        "OffloadingConnector with a p2p tier) is refused.",
         NIXL,
         enum=KV_TRANSFER_KINDS,
     )
@@ -142,11 +167,30 @@ class KvTransferFacts:
         enum=WHEN_MOVED,
     )
     tokens_per_second: float | None = number(
-        "Tokens whose KV blocks go from one instance to another per second: a first guess, until routers have measured it.",
+        "Tokens whose KV blocks go from one instance to another, or out of the store, per second: a first guess, until routers have measured it.",
         None,
         minimum=1,
         maximum=1e9,
     )
+    store_tokens: int | None = whole(
+        "Tokens that the store of kind SharedStore holds: of what was computed, routers take the newest that fit as held there.",
+        None,
+        minimum=1,
+        maximum=10**12,
+    )
+    store_medium: str | None = text(
+        "Medium by which engines' KV events name the store; without it, what they name with the locality REMOTE. Until an event names it, routers use "
+        "what they have sent.",
+        None,
+        pattern=r"^\S+$",
+        max_length=64,
+    )
+
+    @property
+    def is_store(self) -> bool:
+        """Whether engines read one store; otherwise routers ask them to hand blocks on."""
+        return self.kind == SHARED_STORE
+
     longest_seconds: float = duration(
         "How long a request waits at most for its KV blocks; then the new instance computes them. 0s: as long as computing them is predicted to take.",
         "0s",
@@ -189,6 +233,16 @@ class EngineFigures:
         "How sessions that move take their KV blocks along. Declare it only if all engines are started so; without it a moved session is computed again.",
         optional=True,
     )
+
+    @property
+    def handing_on(self) -> KvTransferFacts | None:
+        """`kv_transfer` where routers ask engines to hand blocks on."""
+        return None if self.kv_transfer is None or self.kv_transfer.is_store else self.kv_transfer
+
+    @property
+    def shared_store(self) -> KvTransferFacts | None:
+        """`kv_transfer` where all engines read one store."""
+        return None if self.kv_transfer is None or not self.kv_transfer.is_store else self.kv_transfer
 
     @property
     def declared(self) -> EngineCapability:

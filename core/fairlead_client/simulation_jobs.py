@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.instances import Role
+from fairlead.scaling.host_caches import HostCache
 from fairlead.scaling.specs import RatioSpec, ScalingSpec
 from fairlead_client.resources.engine_fits import EngineCosts
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
@@ -79,6 +80,9 @@ class JobRun:
     rate: float
     seed: int | None = None
     change: PoolChange | None = None
+    host_cache_tokens: int | None = None
+    """Instead of a policy's figures, what a cache of this size in each instance's host memory would add is asked for
+    (`RunFigures.host_cache`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +173,8 @@ class RunFigures:
     """For the requests after the run's change, in their order of arrival; empty without a change."""
     session_parts: list[PartFigures] = field(default_factory=list)
     """For the same requests, with each session whole in one part; empty also if there are fewer sessions than parts."""
+    host_cache: HostCache | None = None
+    """None where it was not asked for, and of engines whose prefix cache is not on the GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,16 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--eviction", type=click.Choice(get_args(Eviction)), help="What a prefix cache in host memory gives up first, if not the preset's rule."
 )
 @click.option(
+    "--host-cache",
+    type=WholeOption(1, 10**12),
+    help="Tokens of a cache in each engine's host memory, behind the one on its GPU; routers see it by --kv-events.",
+)
+@click.option(
+    "--host-load",
+    type=NumberOption(most=1e9, positive=True),
+    help="Tokens per second that an engine loads from it; needed with --host-cache.",
+)
+@click.option(
     "--max-input", type=WholeOption(0, 1_000_000_000), help="Drop rows this long or longer; default: the preset's limit; 0 keeps all."
 )
 @click.option(
@@ -273,6 +283,16 @@ def _engine(options: dict[str, Any]) -> EnginePreset:
     return read_engine(options["engine"]).preset()
 
 
+def _with_host_cache(engine: EnginePreset, tokens: int | None, load: float | None) -> EnginePreset:
+    if (tokens is None) != (load is None):
+        raise click.UsageError("give both --host-cache and --host-load, or neither")
+    if tokens is None or load is None:
+        return engine
+    if engine.dram_tokens is not None:
+        raise click.UsageError(f"--host-cache stands behind a cache on the GPU, and {engine.name!r} keeps its cache in host memory")
+    return replace(engine, host_tokens=tokens, dram_seconds_per_token=1 / load)
+
+
 def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
     chosen = _engine(options)
     if options["mode"] is not None:
@@ -284,6 +304,7 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
                 f"--eviction: {chosen.name!r} has no prefix cache in host memory; use one of {with_tier}, or leave it out"
             )
         chosen = replace(chosen, eviction=options["eviction"])
+    chosen = _with_host_cache(chosen, options["host_cache"], options["host_load"])
     prefill, decode = options["prefill_instances"], options["decode_instances"]
     if (prefill is None) != (decode is None):
         raise click.UsageError("give both --prefill-instances and --decode-instances, or neither")

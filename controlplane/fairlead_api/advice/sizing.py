@@ -80,7 +80,7 @@ class Sizing:
                 target = target_of(SimulationRequest(policies=[]), present, now)
             except InvalidInput as error:
                 refusal = str(error)
-        runs = first_runs(asked)
+        runs = first_runs(asked, None if target is None or present.simulated is not None else target.kv_cache_tokens)
         trial = SizingTrial(
             id=self._new_id(),
             pool=key,

@@ -26,7 +26,7 @@ def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> lis
     first: dict[float, float] = {}
     for run in runs:
         found = asdict(figures[run.number])
-        del found["number"], found["sessions_moved"], found["parts"], found["session_parts"]
+        del found["number"], found["sessions_moved"], found["parts"], found["session_parts"], found["host_cache"]
         baseline = first.setdefault(run.rate, found["attainment"])
         change = found["attainment"] - baseline
         results.append(SimulationResult(policy=run.policy, parameters=run.parameters, rate=run.rate, attainment_change=change, **found))

@@ -27,6 +27,8 @@ MOST_SIZED = 5_000
 """Maximum number of requests of the window, the newest, that are simulated for advice: about thirty times. More for a
 pool that gets this many in less time than a simulation needs.
 """
+HOST_CACHES = 4
+"""Size of the host cache that is tried, in KV caches of an instance."""
 AS_IT_IS = PoolChange()
 
 
@@ -64,11 +66,17 @@ class Asked:
         return PoolChange(role=self.role, replicas=replicas)
 
 
-def first_runs(asked: Asked) -> list[JobRun]:
-    """The first runs: the pool as it is, under each seed, and numbers of instances far apart."""
+def first_runs(asked: Asked, kv_cache_tokens: int | None = None) -> list[JobRun]:
+    """The first runs: the pool as it is, under each seed, and numbers of instances far apart; and, for instances with
+    a KV cache of this size, one that tries a larger one in host memory.
+    """
     runs = [(AS_IT_IS, seed, 1.0) for seed in SEEDS]
     numbers = first_numbers(asked.present, asked.estimate, asked.allowed)
-    return _numbered(asked, 0, [*runs, *((asked.scaled(number), SEEDS[0], 1.0) for number in numbers)])
+    found = _numbered(asked, 0, [*runs, *((asked.scaled(number), SEEDS[0], 1.0) for number in numbers)])
+    if kv_cache_tokens is not None and asked.role is Role.BOTH:
+        host = HOST_CACHES * kv_cache_tokens
+        found.append(JobRun(number=len(found), policy=asked.policy, parameters=asked.parameters, rate=1.0, host_cache_tokens=host))
+    return found
 
 
 def further_runs(asked: Asked, runs: Sequence[JobRun], found: Mapping[int, RunFigures], reach: Reach) -> list[JobRun]:
@@ -124,6 +132,7 @@ def simulated(
         ttfts=tuple(one for change, one in tried if change.slo_ttft_seconds is not None),
         reach=reach,
         unlike=unlike_recorded(as_it_is, found.recorded),
+        host_cache=next((one.host_cache for one in found.figures if one.host_cache is not None), None),
         held=asked.held,
     )
 

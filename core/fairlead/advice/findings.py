@@ -33,6 +33,8 @@ class HarmUnit(StrEnum):
     """Seconds without news."""
     ERROR = "share"
     """Mean error of predictions, as a share of the predicted value."""
+    HITS = "hits"
+    """Share (0-1) of the prompt tokens that are computed and need not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class Cause(StrEnum):
     KV_NOT_HANDED_ON = "KvNotHandedOn"
     PREDICTIONS_OFF = "PredictionsOff"
     FIGURE_OFF = "FigureOff"
+    HOST_CACHE_WOULD_HELP = "HostCacheWouldHelp"
     BUDGET_BURNS = "BudgetBurns"
     FIGURES_BEHIND = "FiguresBehind"
     NO_ROUTER = "NoRouter"

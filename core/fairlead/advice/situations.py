@@ -114,13 +114,15 @@ class SeenRole:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
     """Session moves of the last `seconds`: how many outcomes are known, how many of these were not faster than
-    staying was predicted to be, and the sum of seconds gained (negative: lost).
+    staying was predicted to be, and the sum of seconds gained (negative: lost). `bytes_per_token` is the size of the
+    KV blocks that came along, by the engines' own count; None if none did, or none was counted.
     """
 
     seconds: float = 3600.0
     known: int = 0
     lost: int = 0
     net_seconds: float = 0.0
+    bytes_per_token: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

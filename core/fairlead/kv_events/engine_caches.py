@@ -12,8 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead.kv_events.block_index import BlockIndex
-from fairlead.kv_events.sources import Source
+from fairlead.kv_events.sources import NOTHING_SLOW, Source, TierCounts
 from fairlead.slot_masks import SlotPlaces, SlotVector
+
+ASSUMED_BLOCK_TOKENS = 16
+"""Tokens per block of a shared store before an engine has reported its own; vLLM's default."""
 
 
 class KnownPrompt(Protocol):
@@ -56,6 +59,8 @@ class EngineCaches:
         self._incomplete: set[str] = set()
         self._heard_version = 0
         self._layout: _Layout | None = None
+        self._shared_tokens = 0
+        self._shared_medium: str | None = None
 
     @property
     def heard(self) -> Mapping[str, Source]:
@@ -71,7 +76,38 @@ class EngineCaches:
         if any(self.index.block_size(source) == self.block_tokens for source in self.index.sources):
             return False
         self.block_tokens = block_tokens
+        self.share(self._shared_tokens, self._shared_medium)
         return True
+
+    def share(self, tokens: int, medium: str | None) -> None:
+        """All engines read one store of this many tokens, 0 for none (`BlockIndex.share`)."""
+        self._shared_tokens, self._shared_medium = tokens, medium
+        self.index.share(tokens // (self.block_tokens or ASSUMED_BLOCK_TOKENS), medium)
+
+    def shared_tokens(self, prompt: KnownPrompt) -> int | None:
+        """Leading prompt tokens that the shared store holds; None if its events cannot know that."""
+        if not self.index.shared_blocks or not prompt.engine_blocks:
+            return None
+        return min(self.index.match_shared(prompt.engine_blocks) * self.block_tokens, prompt.prompt_tokens - 1)
+
+    def slow_tokens(self, prompt: KnownPrompt, instance: str) -> TierCounts:
+        """Tokens of the prompt that the instance would load from each tier outside its GPU, as its events say."""
+        source = self._heard.get(instance)
+        if source is None or not prompt.engine_blocks or not self.index.is_tiered:
+            return NOTHING_SLOW
+        return self._tokens(self.index.slow_blocks(source, prompt.engine_blocks))
+
+    def slow_rows(self, prompt: KnownPrompt, instances: Sequence[str]) -> list[tuple[int, TierCounts]]:
+        """(place, tokens) of those of the instances that would load some; see `hit_vector`."""
+        if not self._heard or not prompt.engine_blocks or not self.index.is_tiered:
+            return []
+        layout = self._layout_of(instances)
+        rows = ((layout.places_of_slots.of(slot), counts) for slot, counts in self.index.slow_slots(prompt.engine_blocks))
+        return [(place, self._tokens(counts)) for place, counts in rows if place < len(instances)]
+
+    def _tokens(self, blocks: TierCounts) -> TierCounts:
+        host, disk, remote = blocks
+        return host * self.block_tokens, disk * self.block_tokens, remote * self.block_tokens
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
         """Use the instance's events from now on. Unless `complete`, it may hold blocks whose events were missed."""

@@ -53,6 +53,10 @@ class BlockStored(Protocol):
         """Where the blocks are: `GPU` (also when None), `CPU`, `STORAGE`, …"""
 
     @property
+    def locality(self) -> str | None:
+        """`REMOTE` where the medium is another machine's; None and `LOCAL`: the engine's own."""
+
+    @property
     def extra_keys(self) -> Sequence[Sequence[object] | None] | None:
         """Per block, what its hash depends on besides tokens: adapter, salt, images. None: no block depends on more."""
 
@@ -79,6 +83,9 @@ class BlockRemoved(Protocol):
 
     @property
     def medium(self) -> str | None: ...
+
+    @property
+    def locality(self) -> str | None: ...
 
     @property
     def group_idx(self) -> int | None: ...

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, log10, sqrt
 
 from fairlead.instances import Role
+from fairlead.scaling.host_caches import HostCache
 
 LEAST_GAIN = 0.02
 """A remedy is offered only if it brings at least this share of all requests in time."""
@@ -113,6 +114,8 @@ class Simulated:
     reach: Reach
     unlike: str | None = None
     """Why the simulated pool is not like the real one: nothing is confirmed then."""
+    host_cache: HostCache | None = None
+    """What a cache in host memory would add to the hits of the same requests."""
     held: int | None = None
 
 

@@ -72,7 +72,7 @@ class Pool:
         self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))
         self.block_bytes = table.engine.block_bytes
         self.classes = PriorityClasses(table.priority_classes)
-        self.moves_caches = table.engine.kv_transfer is not None
+        self.moves_caches = table.engine.handing_on is not None
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)

@@ -37,6 +37,9 @@ class RecordedMemory:
     def hit_tokens(self, request: RecordedRequest) -> int:
         return 0 if request.generated else request.cached_tokens
 
+    def loaded_tokens(self, request: RecordedRequest, hit_tokens: int) -> int:
+        return 0
+
     def take_in(self, request: RecordedRequest, hit_tokens: int, reserve: int) -> bool:
         return True
 

@@ -26,6 +26,9 @@ class EngineMemory(Protocol[MemoryRequestT]):
         """Leading tokens of its context that need not be computed; never all of them, as the last one's logits are
         needed."""
 
+    def loaded_tokens(self, request: MemoryRequestT, hit_tokens: int) -> int:
+        """Of these hit tokens, those that have to be loaded from host memory. Asked before `take_in`."""
+
     def take_in(self, request: MemoryRequestT, hit_tokens: int, reserve: int) -> bool:
         """Give a request blocks for its context, if they fit beside a reserve of this many blocks; otherwise nothing
         happens.

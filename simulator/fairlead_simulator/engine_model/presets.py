@@ -27,6 +27,8 @@ class EnginePreset(EngineSettings):
     about: str
     dram_tokens: int | None
     """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
+    host_tokens: int = 0
+    """Capacity of a cache in host memory behind the one in GPU memory; 0 = none."""
     eviction: Eviction = "lru"
     """Which blocks the DRAM cache evicts first. The cache in GPU memory always evicts the block released longest ago.
     """

@@ -47,6 +47,7 @@ class StepScheduler(Generic[RequestT]):
         while occupancy.waiting and not occupancy.full:
             request = occupancy.waiting[0]
             hits = occupancy.memory.hit_tokens(request)
+            loaded = occupancy.memory.loaded_tokens(request, hits)
             context = request.context_tokens
             new = context - hits
             # A prompt above the whole budget runs alone.
@@ -54,7 +55,7 @@ class StepScheduler(Generic[RequestT]):
                 break
             if not occupancy.admit(hits, now):
                 break
-            seconds += settings.prefill.variable(new, context) * request.slow_factor + hits * settings.dram_seconds_per_token
+            seconds += settings.prefill.variable(new, context) * request.slow_factor + loaded * settings.dram_seconds_per_token
             tokens += new
             chunks.append((request, new))
         return EngineStep(StepKind.PREFILL, now, now + seconds, chunks) if chunks else None
@@ -117,12 +118,13 @@ class StepScheduler(Generic[RequestT]):
         while budget > 0 and occupancy.waiting and not occupancy.blocked and not occupancy.full:
             request = occupancy.waiting[0]
             hits = occupancy.memory.hit_tokens(request)
+            loaded = occupancy.memory.loaded_tokens(request, hits)
             if not occupancy.admit(hits, now):
                 break
             request.prefilled = hits
             tokens = min(budget, request.context_tokens - hits)
             chunks.append((request, tokens))
-            seconds += variable(tokens, hits + tokens) * request.slow_factor + hits * settings.dram_seconds_per_token
+            seconds += variable(tokens, hits + tokens) * request.slow_factor + loaded * settings.dram_seconds_per_token
             budget -= tokens
         return chunks, seconds, budget
 

@@ -22,7 +22,9 @@ class EngineSettings:
     """
     max_sequences: int = 256
     dram_seconds_per_token: float = 0.0
-    """Seconds to load one token of the prefix cache from host memory."""
+    """Seconds to load one token of the prefix cache from host memory, whether that is all of the cache or behind the
+    GPU's.
+    """
     overhead_seconds: float = 0.0
     """Seconds that a request takes before the engine's steps: network, HTTP, tokenizer."""
     prefill: PrefillCost

@@ -42,6 +42,10 @@ class TextMemory(KvBlockPool):
         known, _ = self.match(text, usable)
         return known * self._block_tokens
 
+    def loaded_tokens(self, request: TextRequest, hit_tokens: int) -> int:
+        """None: all of the cache is on the GPU."""
+        return 0
+
     def take_in(self, request: TextRequest, hit_tokens: int, reserve: int) -> bool:
         """Give it blocks for its context, if they fit beside the reserve."""
         text, known = request.context_text(), hit_tokens // self._block_tokens

@@ -17,10 +17,22 @@ from fairlead_simulator.simulation.routers import Routers
 
 
 class SimulatedInstance(Instance[Job]):
-    """An engine called `name`, with the memory its preset says; `watcher` is notified about its prefix cache."""
+    """An engine called `name`, with the memory its preset says; `watcher` is notified about its prefix cache, and
+    `host_watcher` about one in host memory behind it.
+    """
 
-    def __init__(self, name: str, preset: EnginePreset, watcher: PrefixCacheWatcher | None = None) -> None:
-        self.kv = TraceMemory(preset.capacity_blocks, preset.block_tokens, preset.dram_tokens, preset.eviction, watcher)
+    def __init__(
+        self, name: str, preset: EnginePreset, watcher: PrefixCacheWatcher | None = None, host_watcher: PrefixCacheWatcher | None = None
+    ) -> None:
+        self.kv = TraceMemory(
+            preset.capacity_blocks,
+            preset.block_tokens,
+            preset.dram_tokens,
+            preset.eviction,
+            watcher,
+            preset.host_tokens,
+            host_watcher,
+        )
         super().__init__(name, preset, self.kv)
         self.watched = 0
         """The state version whose step's end is scheduled as an event."""
@@ -68,7 +80,8 @@ class Fleet:
         """A new engine with empty memory, also in place of a dead one."""
         self._dead.discard(name)
         watcher = None if self._delivery is None else self._delivery.engine_started(name)
-        self.instances[name] = SimulatedInstance(name, self._preset_of(name), watcher)
+        host_watcher = None if watcher is None else watcher.host
+        self.instances[name] = SimulatedInstance(name, self._preset_of(name), watcher, host_watcher)
 
     def die(self, name: str) -> list[Job]:
         """The engine is gone; the requests lost with it, in order of arrival."""

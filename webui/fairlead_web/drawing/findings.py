@@ -112,3 +112,5 @@ def harm_words(one: Advice) -> str:
             return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'}"
         case HarmUnit.ERROR:
             return f"{formats.share(one.harm)} off"
+        case HarmUnit.HITS:
+            return f"{formats.share(one.harm)} fewer hits"

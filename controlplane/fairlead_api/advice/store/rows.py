@@ -110,7 +110,13 @@ def situation(
         failed=failed,
         moves=SeenMoves(seconds=float(MOVES_SECONDS))
         if moves is None
-        else SeenMoves(seconds=float(MOVES_SECONDS), known=int(moves.known), lost=int(moves.lost), net_seconds=float(moves.net)),
+        else SeenMoves(
+            seconds=float(MOVES_SECONDS),
+            known=int(moves.known),
+            lost=int(moves.lost),
+            net_seconds=float(moves.net),
+            bytes_per_token=moves.bytes_per_token,
+        ),
         moves_paused=facts is not None and facts.table.routing.migrations == MIGRATIONS_PAUSED,
         conditions=tuple(
             SeenCondition(

@@ -3,6 +3,7 @@ preference.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from fairlead.reports.decisions import CandidateScore, Weighing
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
@@ -64,7 +65,9 @@ def weighed(
             load = view.load(instance)
             if load is not None:
                 hit, ttft = view.hit_tokens(request, instance), view.predicted_ttft_seconds(request, instance)
-                named = terms(load) if terms is not None else None
+                named = terms(load) if terms is not None else {}
+                if view.is_tiered:
+                    named |= view.tier_terms(request, instance)
                 scores.append(score(request, load, hit, speed, total(load), ttft_seconds=ttft, terms=named))
         return weighing(view, rule, scores, limits, passed_over)
 
@@ -218,4 +221,6 @@ def weighed_in_order(
         )
         for index in compared
     ]
+    if view.is_tiered:
+        scores = [replace(one, terms=one.terms | view.tier_terms(request, one.instance)) for one in scores]
     return weighing(view, rule, scores, limits, None if passed_over is None else candidates[passed_over].entry.id)

@@ -87,6 +87,8 @@ def prefills_one_by_one(
     known = hits if home is None else with_home(request, home, loads, hits, most)
     by_hit = {hit: view.prefill_seconds(request, hit) for hit in set(known)}
     seconds = list(map(by_hit.__getitem__, known))
+    if view.is_tiered and (loading := view.loading_vector(request)) is not None:
+        seconds = [one + load for one, load in zip(seconds, loading.tolist(), strict=True)]
     return Prefills(hits=hits, known=known, most=most, alone=seconds, seconds=seconds, holder=hits.index(most))
 
 

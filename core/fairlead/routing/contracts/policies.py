@@ -119,6 +119,20 @@ class PoolView(Protocol):
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
+    @property
+    def is_tiered(self) -> bool:
+        """Whether some of the hits that were asked for last may be outside GPUs."""
+
+    def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
+        """Predicted seconds that each of `candidates()` needs to load what it holds of the prompt outside its GPU, as
+        far as that is known; None if none holds any there. `ttft_vector` and `prefill_vector` include them.
+        """
+
+    def tier_terms(self, request: RoutingRequest, instance: str) -> dict[str, float]:
+        """What an instance holds of the prompt outside its GPU, and how long it loads that, for the record of a
+        decision (`weighing.TIER_TERMS`); empty if it holds none there.
+        """
+
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
         """The part of `PoolVectors.wait_seconds` that would be sent after the request, as its class has a higher
         priority or its tenant has had less; None if nothing would.
@@ -133,7 +147,7 @@ class PoolView(Protocol):
         """
 
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
-        """Predicted seconds of the prefill alone on an instance that held this many tokens of the prompt."""
+        """Predicted seconds of the prefill alone on an instance that held this many tokens of the prompt on its GPU."""
 
     def binding(self, session: str) -> Binding | None: ...
 

@@ -117,6 +117,14 @@ COMMON_TERMS = (
 )
 """Terms every candidate of every policy has."""
 
+TIER_TERMS = (
+    Term(name="host_tokens", words="of the cached prompt in processor memory", unit=Unit.TOKENS),
+    Term(name="disk_tokens", words="of the cached prompt on disk", unit=Unit.TOKENS),
+    Term(name="remote_tokens", words="of the cached prompt in a remote store", unit=Unit.TOKENS),
+    Term(name="load_seconds", words="to load them", unit=Unit.SECONDS),
+)
+"""Terms of candidates that hold some of the prompt outside their GPU. `load_seconds` is absent while it is unknown."""
+
 COMMON_RULES = (
     DecisionRule(code=ONLY_INSTANCE, because="no other instance could take it"),
     DecisionRule(code=QUEUE_FULL, because="the queue of the policy's own choice was full"),

@@ -111,6 +111,7 @@ def explain(decision: WeighedDecision) -> str:
             f"It held {chosen.hit_tokens:,} of {decision.prompt_tokens:,} prompt tokens ({share:.0%}), "
             f"with {chosen.pending_tokens:,} tokens waiting ahead."
         )
+        sentences.append(_tiers(chosen))
     if decision.held_seconds:
         sentences.append(f"Before that it was held for {in_words(decision.held_seconds, Unit.SECONDS)}: no instance accepted requests.")
     if decision.named is not None:
@@ -122,6 +123,23 @@ def explain(decision: WeighedDecision) -> str:
     elif decision.decode is not None:
         sentences.append(f"It was to compute the prompt only: {decision.decode} decodes.")
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+_TIERS = {"host_tokens": "in processor memory", "disk_tokens": "on disk", "remote_tokens": "in a remote store"}
+
+
+def _tiers(chosen: Candidate) -> str:
+    """Which of the held tokens are not on the GPU, and how long they take to load."""
+    held = [f"{chosen.terms[name]:,.0f} {where}" for name, where in _TIERS.items() if name in chosen.terms]
+    if not held:
+        return ""
+    seconds = chosen.terms.get("load_seconds")
+    known = (
+        "their load time is not known yet and was left out"
+        if seconds is None
+        else f"loading them was predicted to take {in_words(seconds, Unit.SECONDS)}"
+    )
+    return f"Of these, {' and '.join(held)}: {known}."
 
 
 def candidate(decision: WeighedDecision, instance: str | None) -> Candidate | None:

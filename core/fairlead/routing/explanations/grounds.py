@@ -8,6 +8,7 @@ from fairlead.routing.contracts.weighing import (
     COMMON_RULES,
     COMMON_TERMS,
     NOT_RECORDED,
+    TIER_TERMS,
     TOTAL,
     DecisionRule,
     Limit,
@@ -60,8 +61,8 @@ def rule_of(known: PolicyTerms | None, code: str) -> DecisionRule | None:
 
 
 def terms_of(known: PolicyTerms | None) -> dict[str, Term]:
-    """Terms by name: the common ones, the policy's own and its total."""
-    found = {term.name: term for term in COMMON_TERMS}
+    """Terms by name: the common ones, those of tiers, the policy's own and its total."""
+    found = {term.name: term for term in (*COMMON_TERMS, *TIER_TERMS)}
     if known is not None:
         found |= {term.name: term for term in known.terms}
         if known.total is not None:

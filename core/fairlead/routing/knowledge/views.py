@@ -10,6 +10,7 @@ import numpy as np
 
 from fairlead.instances import Role
 from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sources import NOTHING_SLOW, SLOW, TierCounts
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import FetchSpeed, modelled_fetching
@@ -18,6 +19,7 @@ from fairlead.routing.contracts.rests import among_others
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, Overtaking, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.load_times import LoadTimes
 from fairlead.routing.knowledge.parts import OF_ANOTHER, home_key, home_of, part_of, seed_of
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
@@ -44,6 +46,7 @@ class LiveView:
         prefill_times: PrefillTimes,
         decode_times: DecodeTimes,
         transfer_times: TransferTimes,
+        load_times: LoadTimes,
         drained: Collection[str] = (),
         within: Collection[str] | None = None,
     ) -> None:
@@ -66,6 +69,13 @@ class LiveView:
         self.prefill_times = prefill_times
         self.decode_times = decode_times
         self.transfer_times = transfer_times
+        self.load_times = load_times
+        self.is_tiered = False
+        """See `PoolView`; looked up with hits, as predictions follow them."""
+        self.stored: PrefixIndex | None = None
+        """What this router knows to have been computed and so put into the store that all engines read; None without
+        such a store. Where events name the store's blocks, they count instead.
+        """
         self.offered = OfferedPrefills()
         self.routers = 1
         """The number of live routers that send to these instances; each is assumed to have as many requests in flight
@@ -100,11 +110,13 @@ class LiveView:
             self.prefill_times,
             self.decode_times,
             self.transfer_times,
+            self.load_times,
             self._drained,
             instances,
         )
         view.offered, view.routers, view.overtaking, view.now = self.offered, self.routers, self.overtaking, self.now
         view.told_routers, view.told, view._router, view._names = self.told_routers, self.told, self._router, self._names
+        view.stored = self.stored
         return view
 
     def invalidate(self) -> None:
@@ -143,7 +155,10 @@ class LiveView:
     def has_drained(self, instance: str) -> bool:
         return instance in self._drained
 
-    def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
+    def hit_tokens(self, request: RoutingRequest, instance: str, *, shared: bool = True) -> int:
+        """See `PoolView`; without `shared`, only what is the instance's own."""
+        if shared and self.stored is not None:
+            return max(self.hit_tokens(request, instance, shared=False), self._shared_tokens(request))
         if not (request.blocks or self.caches.heard):
             return 0
         blocks = self.prefixes.match(instance, request.blocks)
@@ -153,12 +168,15 @@ class LiveView:
         return self.caches.hit_tokens(request, instance, remembered)
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        self.is_tiered = self.caches.index.is_tiered
         if not (request.blocks or self.caches.heard):
             return {}
         block_tokens = request.block_tokens or self.table.engine.block_tokens
         most = request.prompt_tokens - 1
         if most < 1:
             return {}
+        if self.stored is not None and (shared := self._shared_tokens(request)):
+            return {instance: max(shared, self.hit_tokens(request, instance, shared=False)) for instance in self._loads}
         held = self.prefixes.match_everywhere(request.blocks)
         if self.told:
             for instance, blocks in self.told.match(request.blocks).items():
@@ -168,10 +186,49 @@ class LiveView:
             return found
         return {instance: tokens for instance, tokens in self.caches.hits_everywhere(request, found).items() if tokens}
 
+    def _shared_tokens(self, request: RoutingRequest) -> int:
+        """Leading prompt tokens that the store of all engines holds."""
+        told = self.caches.shared_tokens(request)
+        if told is not None:
+            return told
+        assert self.stored is not None
+        blocks = self.stored.match("", request.blocks)
+        if self.told:
+            blocks = max(blocks, *self.told.match(request.blocks).values(), 0)
+        return max(0, min(blocks * (request.block_tokens or self.table.engine.block_tokens), request.prompt_tokens - 1))
+
+    def slow_tokens(self, request: RoutingRequest, instance: str) -> TierCounts:
+        """Tokens of the prompt that the instance would load from each tier outside its GPU."""
+        host, disk, remote = self.caches.slow_tokens(request, instance)
+        if self.stored is not None:
+            remote += max(0, self._shared_tokens(request) - self.hit_tokens(request, instance, shared=False))
+        return host, disk, remote
+
+    def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
+        if not self.caches.index.is_tiered:
+            return None
+        self.vectors()
+        seconds, times = np.zeros(len(self._ids)), self.load_times.seconds
+        for place, tokens in self.caches.slow_rows(request, self._ids):
+            seconds[place] = times(tokens)
+        if self.stored is not None and (shared := self._shared_tokens(request)):
+            per_token = times((0, 0, 1))
+            seconds += per_token * np.maximum(0, shared - self.hit_vector(request, shared=False))
+        return seconds
+
+    def tier_terms(self, request: RoutingRequest, instance: str) -> dict[str, float]:
+        tokens = self.slow_tokens(request, instance) if self.caches.index.is_tiered else NOTHING_SLOW
+        if tokens == NOTHING_SLOW:
+            return {}
+        found = {f"{tier.value}_tokens": float(count) for tier, count in zip(SLOW, tokens, strict=True) if count}
+        return found | ({"load_seconds": self.load_times.seconds(tokens)} if self.load_times.knows(tokens) else {})
+
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         load = self._loads.get(instance)
         hit = self.hit_tokens(request, instance)
         done = 0.0 if load is None else load.done_seconds(self.now)
+        if self.caches.index.is_tiered:
+            done -= self.load_times.seconds(self.slow_tokens(request, instance))
         overtaking = self._overtaking(request)
         if overtaking is not None:
             done += overtaking.at(instance).microseconds / 1e6
@@ -261,7 +318,11 @@ class LiveView:
         self._changed.clear()
         return self._vectors
 
-    def hit_vector(self, request: RoutingRequest) -> IntVector:
+    def hit_vector(self, request: RoutingRequest, *, shared: bool = True) -> IntVector:
+        """See `PoolView`; without `shared`, only what is each instance's own."""
+        if shared and self.stored is not None:
+            return np.maximum(self.hit_vector(request, shared=False), self._shared_tokens(request))
+        self.is_tiered = self.caches.index.is_tiered
         self.vectors()
         prefixes = self.prefixes
         if self._slots_version != prefixes.slots_version:
@@ -283,6 +344,8 @@ class LiveView:
         overtaking = self._overtaking(request)
         if overtaking is not None:
             done += overtaking.microseconds(self._ids) / 1e6
+        if self.caches.index.is_tiered and (loading := self.loading_vector(request)) is not None:
+            done -= loading
         if self.prefill_times.fitted:
             return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits) - done
         return (vectors.pending + misses(request.prompt_tokens, hits)) / self.prefill_times.speed - done
@@ -295,11 +358,14 @@ class LiveView:
         return overtaking.microseconds_in_time(self._ids) / 1e6
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
-        return self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+        seconds = self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+        if self.caches.index.is_tiered and (loading := self.loading_vector(request)) is not None:
+            return seconds + loading
+        return seconds
 
     def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
         handed_on = self.table.engine.kv_transfer
-        if handed_on is None or not request.movable:
+        if handed_on is None or handed_on.is_store or not request.movable:
             return modelled_fetching(self.table.engine.modelled)
         rate, latency = self.transfer_times.common(1 / self.prefill_speed, handed_on.tokens_per_second)
         return FetchSpeed(size=1.0, rate=rate, latency_seconds=latency)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from fairlead.kv_events.sources import Source
+from fairlead.kv_events.sources import NOTHING_SLOW, Source, TierCounts
 from fairlead.reports.decisions import Attempt, Continuation, KeptFor
 from fairlead.reports.moves import CacheTransfer
 from fairlead.routing.contracts.decisions import DecisionReason
@@ -88,8 +88,12 @@ class TrackedRequest:
     """The policy's callback for the first token; see `Decision.learn`."""
     hit_tokens: int = 0
     miss_tokens: int = 0
+    slow_tokens: TierCounts = NOTHING_SLOW
+    """The hit tokens that its instance loads from each tier outside the GPU."""
+    loading_seconds: float = 0.0
+    """Predicted time of that load."""
     prefill_microseconds: int = 0
-    """Predicted prefill time on that instance, without the wait."""
+    """Predicted time of load and prefill on that instance, without the wait."""
     answer_microseconds: int = 0
     """Expected share of an instance's time for its answer; known only where tenants share fairly."""
     late: bool = False
@@ -349,7 +353,7 @@ class Accounting:
         tokens = tracked.input_tokens
         tracked.hit_tokens = hit_tokens
         tracked.miss_tokens = max(1, tokens - hit_tokens)
-        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tokens, hit_tokens))
+        tracked.prefill_microseconds = int(1e6 * (self._prefill_seconds(tokens, hit_tokens) + tracked.loading_seconds))
 
     def _count_late(self, tracked: TrackedRequest, microseconds: int) -> None:
         self.loads[tracked.instance].late_prefill_microseconds += microseconds

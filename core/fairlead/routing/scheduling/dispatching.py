@@ -177,6 +177,8 @@ class Dispatching:
             state.gate.forecast.begin(tracked.request.id, now, tracked.request.prompt_tokens)
         if state.loads[tracked.instance].entry.state in REACHABLE:
             state.prefixes.insert(tracked.instance, tracked.request.blocks)
+            if state.view.stored is not None:
+                state.view.stored.insert("", tracked.request.blocks)
 
     def finish_unseen_prefills(self, now: float) -> None:
         """Treat prefills as finished whose first token cannot be seen and whose predicted time has passed, unless

@@ -18,7 +18,7 @@ def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, targe
     """Whether the request can let `target` fetch its blocks from `source` first. Engines of a simulation fetch
     without being asked.
     """
-    if state.table.engine.kv_transfer is None:
+    if state.table.engine.handing_on is None:
         return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
     load, request = state.loads.get(source), tracked.request
     if load is None or load.entry.state not in REACHABLE or load.is_shut(now) or source == target or tracked.tried:
@@ -31,7 +31,7 @@ def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, targe
 
 def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, target: str, now: float) -> None:
     """The request's session leaves `home` for `target`: let it fetch its blocks there, if it can and that pays."""
-    facts = state.table.engine.kv_transfer
+    facts = state.table.engine.handing_on
     if facts is None or tracked.transfer_from is not None or not can_fetch(state, tracked, home, target, now):
         return
     held, there = state.view.hit_tokens(tracked.request, home), state.view.hit_tokens(tracked.request, target)
@@ -43,7 +43,7 @@ def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[f
     """A request is about to be sent: the predicted seconds of the transfer that comes first, and those after which it
     is given up. None and 0 where engines fetch without being asked, or nothing is fetched.
     """
-    facts, source = state.table.engine.kv_transfer, tracked.transfer_from
+    facts, source = state.table.engine.handing_on, tracked.transfer_from
     if facts is None or source is None:
         return None, 0.0
     tracked.asked_of = source
@@ -74,7 +74,7 @@ def _seconds(state: SchedulerState, tracked: TrackedRequest, source: str, target
     """Predicted seconds until `target` has the blocks: `source` ends what it computes, computes what is new, and they
     go over.
     """
-    request, view, declared = tracked.request, state.view, state.table.engine.kv_transfer
+    request, view, declared = tracked.request, state.view, state.table.engine.handing_on
     held, there = view.hit_tokens(request, source), view.hit_tokens(request, target)
     lacking = max(1, held - there)
     load = state.loads[source]

@@ -1,9 +1,12 @@
 """Learning: what the estimators of a pool learn from finished prefills and decodes, and when they forget it."""
 
 from fairlead.capabilities import UNKNOWN
+from fairlead.kv_events.sources import NOTHING_SLOW
 from fairlead.reports.engines import EngineMemory
 from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.knowledge.engine_memories import decode_coefficients
+from fairlead.routing.knowledge.load_times import LEAST_TOKENS
+from fairlead.routing.knowledge.prefill_speeds import MEMORY_SECONDS
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
@@ -52,10 +55,14 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     if tracked.transfer is not None:
         return  # its time is a transfer's too
     load = state.loads[tracked.instance]
+    if tracked.slow_tokens is not NOTHING_SLOW and _learn_load(state, tracked, load, now):
+        return
     load.paced_at = now
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     tokens, routers = tracked.input_tokens, state.view.routers
+    if tracked.loading_seconds:
+        seconds = max(0.0, seconds - tracked.loading_seconds)
     predicted = state.prefill_times.seconds(tokens, tracked.hit_tokens)  # by the speed of now
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
     rising = RISING_AMONG_OTHERS if routers > 1 else 1.0
@@ -69,6 +76,21 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
         times.observe(tracked.instance, tokens, tracked.hit_tokens, seconds, now)
         if times.speed != before:
             follow_speed(state, before, now, paces_hold=knew)
+
+
+def _learn_load(state: SchedulerState, tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
+    """Whether the request loaded more tokens from slow tiers than it computed: then its time says how long loads take,
+    and nothing of prefills.
+    """
+    if sum(tracked.slow_tokens) < max(LEAST_TOKENS, tracked.miss_tokens):
+        return False
+    if tracked.transfer_tokens or state.prefill_times.observed_speed is None or tracked.dispatched_at is None:
+        return True
+    before = load.last_first_token_at
+    seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
+    computing = state.prefill_times.seconds(tracked.input_tokens, tracked.hit_tokens)
+    state.load_times.observe(tracked.slow_tokens, seconds - computing, now)
+    return True
 
 
 def _shows_prefill(tracked: TrackedRequest) -> bool:
@@ -244,6 +266,7 @@ def forget_older(state: SchedulerState, now: float) -> None:
     if state.prefill_times.speed != before:
         follow_speed(state, before, now, paces_hold=True)
     state.decode_times.forget_older(now)
+    state.load_times.forget_older(now - MEMORY_SECONDS)
     if state.gate.forecast is not None:
         state.gate.forecast.forget_older(now)
     for instance, load in state.loads.items():

@@ -59,9 +59,12 @@ def hit_or_fetched_tokens(tracked: TrackedRequest, instance: str, loads: Mapping
     """Prompt tokens not to be computed on `instance`: held there, or fetched from `transfer_from` if that
     holds more and still serves.
 
-    Writes down how many are fetched, and forgets a source that has nothing to give.
+    Writes down how many are fetched and how many are loaded, and forgets a source that has nothing to give.
     """
     local = view.hit_tokens(tracked.request, instance)
+    if view.caches.index.is_tiered:
+        tracked.slow_tokens = view.slow_tokens(tracked.request, instance)
+        tracked.loading_seconds = view.load_times.seconds(tracked.slow_tokens)
     tracked.transfer_tokens = 0
     source = tracked.transfer_from
     if source is None:

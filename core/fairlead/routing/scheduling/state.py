@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 
 from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sources import Tier
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.gates import build_gate
@@ -26,6 +27,7 @@ from fairlead.routing.knowledge.answer_lengths import AnswerLengths
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.circuit import Circuit
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.load_times import LoadTimes
 from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.shared_names import SharedNames
@@ -44,9 +46,11 @@ from fairlead.routing.scheduling.policy_failures import PolicyFailures
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.routing.scheduling.settings import SchedulerSettings
-from fairlead.tables import FAIR_TENANTS, RoutingTable
+from fairlead.tables import FAIR_TENANTS, EngineFacts, RoutingTable
 from fairlead.targets import instance_of
 
+MOST_STORED_BLOCKS = 1_000_000
+"""Routing blocks that a router remembers of a shared store at most: some 100 MB."""
 MOST_PLACED = 512
 """Prompts kept for others between two shares; of more, the newest."""
 
@@ -97,6 +101,7 @@ class SchedulerState:
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
         self.transfers = TransferTimes()
+        self.load_times = LoadTimes()
         self.handovers = Handovers()
         self.answers = AnswerLengths()
         """Kept only while tenants take turns."""
@@ -115,10 +120,26 @@ class SchedulerState:
             self.prefill_times,
             self.decode_times,
             self.transfers,
+            self.load_times,
             self.drained,
         )
         self.take_parameters(parameters)
         self.take_order(table)
+        self.take_store(table.engine)
+
+    def take_store(self, engine: EngineFacts) -> None:
+        """Use the store that all engines read, if the table declares one."""
+        store, view = engine.shared_store, self.view
+        tokens = 0 if store is None or store.store_tokens is None else store.store_tokens
+        blocks = min(MOST_STORED_BLOCKS, tokens // engine.block_tokens)
+        if store is None:
+            view.stored = None
+        elif view.stored is None:
+            view.stored = PrefixIndex(blocks)
+        else:
+            view.stored.set_capacity(blocks)
+        self.caches.share(tokens, None if store is None else store.store_medium)
+        self.load_times.declare(Tier.REMOTE, None if store is None else store.tokens_per_second)
 
     def take_parameters(self, parameters: QueueParameters) -> None:
         """Use these parameters; its queues must be rebuilt afterwards."""

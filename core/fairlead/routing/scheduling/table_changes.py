@@ -38,6 +38,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         for instance in state.prefixes.instances():
             state.prefixes.drop(instance)
         state.view.told.clear()
+        state.view.stored = None
     if table.uid != before.uid:
         state.bindings.clear()
     state.table = state.view.table = table
@@ -48,6 +49,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     _take_times(state, before, table, parameters)
     state.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
     state.view.told.set_capacity(state.prefixes.capacity_blocks)
+    state.take_store(table.engine)
     if parameters != state.parameters or _order(table) != _order(before):
         state.take_order(table)
         state.take_parameters(parameters)

@@ -24,6 +24,7 @@ from fairlead.advice.situations import (
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import Quantity
 from fairlead.reports.rejections import RejectionReason
+from fairlead.scaling.host_caches import HostCache
 from fairlead.scaling.recommendations import Controller, Hold, Verdict
 from fairlead.scaling.remedies import Reach, Simulated, Tried
 from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
@@ -746,6 +747,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.ENGINE_SLOW: with_instance(well(), 1, troubles={"EngineSlow": 0.0}),
         Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load")),
         Cause.FIGURE_OFF: well(figures=(off,)),
+        Cause.HOST_CACHE_WOULD_HELP: overloaded(sizing=seen(replace(SIMULATED, host_cache=HOST))),
         Cause.BUDGET_BURNS: well(burns=(burn,)),
         Cause.FIGURES_BEHIND: well(instances=1, figures_behind_seconds=725.0),
         Cause.NO_ROUTER: well(live_routers=0, unheard_seconds=190.0),
@@ -755,6 +757,46 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.SCALING_ADVISED: well(advised=(advised(6),)),
     }
     return pools[cause]
+
+
+# --- host caches
+
+HOST = HostCache(tokens=1_600_000, predicted=0.11, error=0.024, simulated=0.1)
+
+
+def with_host_cache(one: HostCache, bytes_per_token: float | None = None) -> list[Finding]:
+    found = replace(SIMULATED, numbers=(), host_cache=one)
+    pool = overloaded(sizing=seen(found), moves=SeenMoves(bytes_per_token=bytes_per_token))
+    return [one for one in advise([pool]) if one.cause is Cause.HOST_CACHE_WOULD_HELP]
+
+
+def test_a_host_cache_that_the_simulation_confirms_is_advised_with_its_error_and_its_size_in_gigabytes() -> None:
+    (found,) = with_host_cache(HOST, bytes_per_token=131_072.0)
+    assert found.sentence == (
+        "default/chat would serve 11.0 % (± 2.4 %) more of its prompt tokens from caches with 210 GB of host memory per instance "
+        "for them; the simulation of the last 58 min finds 10.0 %."
+    )
+    assert (found.level, found.harm.amount, found.harm.unit) == (Level.NOTE, 0.11, HarmUnit.HITS)
+
+
+def test_a_size_of_a_token_that_no_move_has_shown_is_said_to_be_unknown() -> None:
+    (found,) = with_host_cache(HOST)
+    assert "with 1,600,000 tokens of host memory" in found.sentence
+    assert found.sentence.endswith("; how many bytes a token takes in the KV cache is not known.")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [replace(HOST, simulated=None), replace(HOST, simulated=0.02), replace(HOST, predicted=0.05, simulated=0.05, error=0.03)],
+    ids=["not simulated", "the simulation differs", "it may bring nothing"],
+)
+def test_a_host_cache_that_is_not_confirmed_or_brings_little_is_not_advised(one: HostCache) -> None:
+    assert with_host_cache(one) == []
+
+
+def test_what_a_simulation_finds_that_is_not_like_the_pool_advises_no_host_cache() -> None:
+    found = replace(SIMULATED, numbers=(), host_cache=HOST, unlike="the simulated pool is not like this one")
+    assert Cause.HOST_CACHE_WOULD_HELP not in causes(overloaded(sizing=seen(found)))
 
 
 @pytest.mark.parametrize("cause", Cause)
