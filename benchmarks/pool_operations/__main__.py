@@ -1,7 +1,7 @@
 """Operates pools of prefill and decode instances under load, and prints what it cost their users.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations [operations] [--trace TRACE] [--instances 4]
-        [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300]
+        [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300] [--no-kv-transfer]
         [--steps prefill,decode,flip,maintenance,rollout,drain,node]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 600]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations window
@@ -15,10 +15,11 @@ operations   A trace in Mooncake's format, or generated conversations, are sent 
              role can do. Meanwhile each role is scaled out to twice its instances and back, an instance flips its role
              and one flips back, one of two nodes is cordoned and emptied by evictions, a new setting of the engine is
              rolled out, an instance is drained that is in the middle of an answer of ten minutes, and the node is lost
-             with all its instances. While roles are scaled, the same requests go to a second pool, `newest`, which is
-             scaled at the same moments: there the newest instances are cordoned right before a scale-in and so go
-             first, as they do without knowledge of caches. After each operation the load runs on for `--window`
-             seconds, which is also how long the windows are in which hit rates are compared.
+             with all its instances. Engines hand on their KV blocks, so that sessions take their caches along, unless
+             --no-kv-transfer says that all must be computed again. While roles are scaled, the same requests go to a
+             second pool, `newest`, which is scaled at the same moments: there the newest instances are cordoned right
+             before a scale-in and so go first, as they do without knowledge of caches. After each operation the load
+             runs on for `--window` seconds, which is also how long the windows are in which hit rates are compared.
 ratio        A load that shifts from prefill-heavy to decode-heavy and back goes to four pools of six instances at once:
              three of fixed ratios, and one with `ratio: {mode: Auto}`.
 window       A schedule's window that opens in a minute and lasts one scales a pool, changes its SLO, and takes both
@@ -69,6 +70,12 @@ def main() -> int:
     parser.add_argument(
         "--steps", type=names_of(STEPS), default=list(STEPS), help=f"of the mode operations, with commas: {', '.join(STEPS)}"
     )
+    parser.add_argument(
+        "--kv-transfer",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="of the mode operations: whether engines hand on their KV blocks (spec.engine.kvTransfer)",
+    )
     parser.add_argument("--cache-tokens", type=count, default=6_000_000, help="of an instance's KV cache")
     parser.add_argument("--phase", type=above_zero, default=600.0, help="seconds of each phase of the mode ratio")
     parser.add_argument("--seed", type=int, default=0, help="of generated phases")
@@ -86,7 +93,7 @@ def main() -> int:
         settings: OperationsSettings | EffectsSettings = (
             EffectsSettings(**shared)
             if options.mode == "effects"
-            else OperationsSettings(**shared, window=options.window, steps=tuple(options.steps))
+            else OperationsSettings(**shared, window=options.window, kv_transfer=options.kv_transfer, steps=tuple(options.steps))
         )
         try:
             work = settings.work()

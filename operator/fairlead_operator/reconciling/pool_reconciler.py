@@ -16,6 +16,8 @@ from fairlead.conditions.pool_conditions import pool_conditions
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.pools import DrainSpec, PoolSpec
 from fairlead.reconciling.next_actions import next_actions
+from fairlead.reconciling.rollout_progress import halts
+from fairlead.reconciling.rollouts import leaving_next
 from fairlead.reconciling.warming import weights
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.ownership import adopt, adopt_selected, orphaned_pods
@@ -255,10 +257,21 @@ class PoolReconciler:
         now, spec, instances, old = self._dependencies.clock(), reading.in_force.spec, reading.instances, reading.status
         schedules = scheduled(spec, now)
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
-        warming = weights(desired_pool(ratio, desired_roles(spec, reading.declared)), instances, now)
+        roles = desired_roles(spec, reading.declared)
+        warming = weights(desired_pool(ratio, roles), instances, now)
+        halted = spec is not None and halts(reading.rollout, spec.rollout)
+        leaving = leaving_next(roles, instances, halted=halted)
         expected = present_outlook(spec, reading.pool, reading.declared, reading.pods, now)
         state = pool_state(
-            reading.pool, reading.pods, reading.in_force, warming, told, known_decisions(old, now), expected, reading.objectives.classes
+            reading.pool,
+            reading.pods,
+            reading.in_force,
+            warming,
+            told,
+            known_decisions(old, now),
+            expected,
+            reading.objectives.classes,
+            leaving,
         )
         answer = await self._state_exchange.exchange(state)
         standing = goes_on_from(spec, reading.in_force.previous, reading.standing)
