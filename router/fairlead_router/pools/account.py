@@ -221,9 +221,10 @@ class PoolAccount:
         if ticket.ending is None and not ticket.saw_first_token:
             ticket.saw_first_token = True
             ticket.first_token_at = now
-            self._counters.ttft.observe(now - ticket.request.arrived_at)
-            if self._classes.are_declared:
-                self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
+            if not ticket.request.warms:
+                self._counters.ttft.observe(now - ticket.request.arrived_at)
+                if self._classes.are_declared:
+                    self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
             if results := self._scheduler.first_token(ticket.request.id, now):
                 self.deliver(results, now)
 
@@ -239,8 +240,9 @@ class PoolAccount:
         if isinstance(verdict, Refusal):
             self._refuse(ticket, verdict, Ending.EXHAUSTED, now)
         else:
-            self._counters.count_decode_only(verdict)
-            self._counters.retries += 1
+            if not ticket.request.warms:
+                self._counters.count_decode_only(verdict)
+                self._counters.retries += 1
             ticket.dispatched_at = now
             ticket.saw_first_token = False
             ticket.stream = None
@@ -294,7 +296,7 @@ class PoolAccount:
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
             self._scheduler.attempt_failed(ticket.request.id, instance, DECLINED, now)
-            self._counters.retries += 1
+            self._counters.retries += not ticket.request.warms
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict
@@ -305,7 +307,8 @@ class PoolAccount:
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
-            self._counters.count_decode_only(verdict)
+            if not ticket.request.warms:
+                self._counters.count_decode_only(verdict)
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict

@@ -116,6 +116,7 @@ async def test_in_a_pool_of_prefill_and_decode_a_prompt_moves_between_prefill_in
     assert decoded["kv_transfer_params"]["remote_engine_id"] == target.name, "the decode instance gets it from the new one"
     moved = await migration(world)
     assert (moved.source, moved.target, moved.cache) == (source.name, target.name, CacheFate.MOVED)
+    assert not moved.handed_over, "its client's own request carried it"
     await until(lambda: running.busy() == 0)
     at_rest(running)
 

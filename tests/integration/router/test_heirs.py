@@ -85,6 +85,7 @@ async def test_the_next_turn_of_each_session_of_an_instance_that_drained_finds_i
     moves = [move for one in reports.values() for move in one.migrations]
     assert {move.trigger for move in moves} == {BindingReason.DRAIN}
     assert {move.session for move in moves} == set(moving)
+    assert all(move.handed_over for move in moves)
     assert all(move.tokens_recomputed > 800 for move in moves)
 
 

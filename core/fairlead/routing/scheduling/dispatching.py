@@ -164,7 +164,8 @@ class Dispatching:
                 now + transfer_seconds + (load.dispatched_prefill_tokens / state.prefill_times.speed if known else LOOK_AGAIN_SECONDS)
             )
             heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id, len(tracked.tried)))
-        state.recorder.loads.dispatched(load, now)
+        if not request.warms:
+            state.recorder.loads.dispatched(load, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
         """Prefilling → decoding: the prompt is computed, and cached where that was."""
