@@ -38,7 +38,7 @@ SAVED_SECONDS = 2.0
 """How much unused budget is kept for later."""
 HOLD_SECONDS = 10.0
 """An instance that drains is kept for this long at most, so that its sessions can fetch their blocks there."""
-FETCHES_AT_ONCE = 4
+FETCHES_AT_ONCE = 2
 """Sessions of a pool whose blocks one router lets fetch at a time: each takes a place in two engines."""
 _LENGTH = re.compile(rb"^content-length: \d+\r\n", re.MULTILINE)
 _ID = re.compile(rb"^x-request-id: [^\r\n]*\r\n", re.MULTILINE)

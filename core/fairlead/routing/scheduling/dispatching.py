@@ -12,7 +12,7 @@ from fairlead.routing.knowledge.estimators import FURTHEST
 from fairlead.routing.knowledge.prefixes import shared_blocks
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.queueing import Queue
-from fairlead.routing.scheduling.fetching import begin
+from fairlead.routing.scheduling.fetching import begin, hit_or_fetched
 from fairlead.routing.scheduling.learning import count_prefill
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
@@ -104,7 +104,7 @@ class Dispatching:
         if load.entry.role is Role.PREFILL:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
         guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
-        hit = hit_or_fetched_tokens(tracked, instance, state.loads, state.view)
+        hit = hit_or_fetched(state, tracked)
         transfer_seconds, longest_transfer = (None, 0.0) if tracked.transfer_from is None else begin(state, tracked, now)
         self._count_sent(tracked, load, hit, now, transfer_seconds or 0.0)
         return Dispatch(
