@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from fairlead.hand_overs import FETCHES_AT_ONCE, HOLD_SECONDS
 from fairlead.instances import InstanceState, Role
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
@@ -36,10 +37,6 @@ BLINK_SECONDS = 5.0
 """An instance that takes no requests and does not drain may be back within this time."""
 SAVED_SECONDS = 2.0
 """How much unused budget is kept for later."""
-HOLD_SECONDS = 10.0
-"""An instance that drains is kept for this long at most, so that its sessions can fetch their blocks there."""
-FETCHES_AT_ONCE = 2
-"""Sessions of a pool whose blocks one router lets fetch at a time: each takes a place in two engines."""
 _LENGTH = re.compile(rb"^content-length: \d+\r\n", re.MULTILINE)
 _ID = re.compile(rb"^x-request-id: [^\r\n]*\r\n", re.MULTILINE)
 _NEEDLESS = (
