@@ -115,6 +115,7 @@ class PoolReconciler:
         self._specs = AcceptedSpecs(dependencies.policies)
         self._settled: SettledPool | None = None
         self._changes = 0
+        self._told_leaving: frozenset[str] = frozenset()
 
     def changed(self) -> None:
         """Read the pool's objects next time, even if it was settled a moment ago."""
@@ -164,6 +165,8 @@ class PoolReconciler:
         if await self._adopt(identity, pods, in_force.spec):
             return pace.least
         reading = await self._reader.read(identity, pool, pods, in_force)
+        reading = replace(reading, pods=self._dependencies.nodes.marked(self._key, reading.pods))
+        self._tell_leaving(reading)
         decided = await self._decide(reading)
         self._dependencies.sleeping.note(self._key, asleep=decided.scaling.facts is not None and decided.scaling.facts.sleeps)
         self._dependencies.gateways.note(self._key, wants=in_force.spec is not None and in_force.spec.gateway is not None)
@@ -174,6 +177,15 @@ class PoolReconciler:
         self._settled = settled if changes == self._changes else None
         return due
 
+    def _tell_leaving(self, reading: PoolReading) -> None:
+        """Record once of each instance that its node is going to be taken away."""
+        nodes, now = self._dependencies.nodes, self._dependencies.clock()
+        leaving = {pod.instance.id: pod.node for pod in reading.pods if nodes.why(pod.node)}
+        for instance in sorted(leaving.keys() - self._told_leaving):
+            words = f"node {leaving[instance]} is going to be taken away ({nodes.why(leaving[instance])}), so {instance} is drained and replaced"
+            self._recorder.record(reading.identity, now, "NodeLeaves", words, instance=instance)
+        self._told_leaving = frozenset(leaving)
+
     async def finalize(self) -> float | None:
         """One step towards the end of a deleted pool; seconds until the next, None when it may go.
 
@@ -183,6 +195,7 @@ class PoolReconciler:
 
     async def _finalize(self) -> float | None:
         pool = await self._reader.pool()
+        self._dependencies.nodes.forget(self._key)
         self._dependencies.sleeping.note(self._key, asleep=False)
         self._dependencies.gateways.note(self._key, wants=False)
         if pool is None:

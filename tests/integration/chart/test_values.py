@@ -31,6 +31,7 @@ OTHER: dict[str, Any] = {
     "database.existingSecret.key": "url",
     "operator.watchNamespaces": ["rendering"],
     "operator.engineImage": "engine:1",
+    "operator.leavingNodes": "cordons",
     "api.environment": {"FORWARDED_ALLOW_IPS": "10.0.0.1"},
     "api.oidcClientSecret.name": "another",
     "api.oidcClientSecret.key": "secret",
