@@ -38,8 +38,8 @@ def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = 
 
 
 def least_kept(forecasts: Iterable[HandOverForecast | None]) -> HandOverForecast | None:
-    """Of several parts of one change, which concern the same sessions, the one that keeps the least; first of all one
-    that is not known.
+    """The forecast that keeps the least, among those of several parts of one change, which concern the same sessions;
+    first of all one that is not known.
     """
     found = [one for one in forecasts if one is not None]
     return min(found, key=lambda one: -1.0 if one.hits_kept is None else one.hits_kept, default=None)

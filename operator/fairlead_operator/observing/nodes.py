@@ -31,7 +31,7 @@ TAINTS: Mapping[str, str] = MappingProxyType(
     }
 )
 """By their keys: what each says of its node. `aws-node-termination-handler/rebalance-recommendation` and
-`DeletionCandidateOfClusterAutoscaler` are no decision, and are not among them.
+`DeletionCandidateOfClusterAutoscaler` decide nothing yet, and are not among them.
 """
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {

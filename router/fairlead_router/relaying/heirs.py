@@ -133,7 +133,7 @@ class Heirs:
         self._let_go(pool, account, now)
 
     def _begin(self, pool: Pool, account: _Account, leaving: set[str], at_once: int, now: float) -> None:
-        """Hand over as many sessions as may be under way: those that fetch, and those that are computed."""
+        """Hand over as many sessions as may go at once: those that fetch, and those that are computed."""
         if not (self._may_fetch(pool, account) or self._may_compute(pool, account, at_once)):
             return
         for _, prompt in self._prompts.worths(pool.key, leaving, now):
