@@ -11,8 +11,10 @@ from fairlead.values import value
 
 HOLD_SECONDS = 10.0
 """An instance that drains is kept for this long at most, so that its sessions can fetch their blocks there."""
-FETCHES_AT_ONCE = 2
-"""Sessions of a pool whose blocks one router lets fetch at a time: each takes a place in two engines."""
+FETCHES_AT_ONCE = 8
+"""Sessions of a pool whose blocks one router lets fetch at a time: each takes a place in two engines, mostly waiting
+for its turn.
+"""
 
 
 @value

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.hand_overs import HOLD_SECONDS, Leaving, Means, Transfers, expected
+from fairlead.hand_overs import FETCHES_AT_ONCE, HOLD_SECONDS, Leaving, Means, Transfers, expected
 from fairlead.routing.knowledge.next_turns import SOON_SECONDS
 from fairlead_testing.examples import examples
 
@@ -54,7 +54,7 @@ def test_a_larger_budget_and_more_transfers_that_come_never_keep_less(case: tupl
 def test_a_drain_whose_sessions_take_their_caches_along_keeps_nearly_all_for_a_few_seconds() -> None:
     found = expected(ONE_OF_FOUR, replace(COMPUTES, transfers=QUICK))
     assert found.hits_kept == pytest.approx(1.0)
-    assert found.seconds_longer == pytest.approx(60 * 0.4 / 4)
+    assert found.seconds_longer == pytest.approx(60 * 0.4 / (FETCHES_AT_ONCE * 2))
     assert found.more_work == 0
 
 
@@ -68,7 +68,8 @@ def test_without_transfers_the_budget_computes_some_in_time() -> None:
 
 
 def test_transfers_that_take_longer_than_an_instance_is_kept_leave_the_rest_to_be_computed() -> None:
-    slow = replace(COMPUTES, transfers=replace(QUICK, mean_seconds=4.0), budget=0.0)
-    assert expected(ONE_OF_FOUR, slow).hits_kept == pytest.approx(1 - 0.25 * (1 - HOLD_SECONDS / 60))
+    takes = 60.0  # seconds for all sixty sessions
+    slow = replace(COMPUTES, transfers=replace(QUICK, mean_seconds=FETCHES_AT_ONCE * 2 * takes / 60), budget=0.0)
+    assert expected(ONE_OF_FOUR, slow).hits_kept == pytest.approx(1 - 0.25 * (1 - HOLD_SECONDS / takes))
     half = replace(COMPUTES, transfers=replace(QUICK, came=50), budget=0.0)
     assert expected(ONE_OF_FOUR, half).hits_kept == pytest.approx(1 - 0.25 / 2)

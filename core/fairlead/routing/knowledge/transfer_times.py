@@ -62,6 +62,11 @@ class TransferTimes:
         sending = ASSUMED_SHARE * computing_seconds if declared_speed is None else tokens / declared_speed
         return ASSUMED_LATENCY_SECONDS + sending
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether any transfer was seen: those seen shared their links with others, as the next one does."""
+        return self._common is not None
+
     def common(self, computing_seconds_per_token: float, declared_speed: float | None) -> tuple[float, float]:
         """Tokens per second and latency that all pairs have in common, by the same order of knowledge."""
         line = self._common

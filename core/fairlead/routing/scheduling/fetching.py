@@ -131,4 +131,5 @@ def _seconds(state: SchedulerState, request: RoutingRequest, source: str, target
     ahead = max(0.0, load.dispatched_prefill_tokens / state.prefill_times.speed - load.done_seconds(view.now))
     speed = None if declared is None else declared.tokens_per_second
     sending = state.transfers.seconds(source, target, lacking, lacking / state.prefill_times.speed, speed)
-    return ahead + _computing(state, request, held) + sending * (1 + load.transfers_out)
+    share = 1 if state.transfers.is_measured else 1 + load.transfers_out
+    return ahead + _computing(state, request, held) + sending * share
