@@ -136,7 +136,7 @@ class Heirs:
         """Hand over as many sessions as may go at once: those that fetch, and those that are computed."""
         if not (self._may_fetch(pool, account) or self._may_compute(pool, account, at_once)):
             return
-        for _, prompt in self._prompts.worths(pool.key, leaving, now):
+        for _, prompt in self._prompts.worths(pool.key, leaving, now, fetched=pool.moves_caches):
             if prompt.key in account.computing or prompt.key in account.fetching:
                 continue
             if _fetches(pool, prompt):
