@@ -37,7 +37,8 @@ class HandOverResult:
     """What became of a plan's `effect.hand_over`, `expected`, by `until`: ten minutes after it was applied, or now;
     None before it is applied. Counted are sessions that moved since their instance left, those of them that a router
     handed over before their next turn, tokens that came along, that were computed ahead, and that next turns had to
-    compute again. `hits_kept` is the share (0-1) that was kept of the tokens that could have been hit, None where none could.
+    compute again. `hits_kept` is the share (0-1) that was kept of the tokens that could have been hit, None where none
+    could.
     """
 
     plan: str
