@@ -7,8 +7,9 @@
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations window
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations effects [--trace TRACE] [--instances 4]
         [--utilisation 0.7] [--rate 3.3] [--warm-up 300]
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations designs [--trace TRACE] [--warm-up 150]
 
-Each mode runs a whole sandbox with two routers, and ends it.
+Each mode but `designs` runs a whole sandbox with two routers, and ends it.
 
 operations   A trace in Mooncake's format, or generated conversations, are sent to the pool `chat` at `--rate`; its
              simulated engines are given the speed at which this load is `--utilisation` of what the instances of each
@@ -27,6 +28,7 @@ window       A schedule's window that opens in a minute and lasts one scales a p
 effects      The same load goes to a pool for each of four plans: a scale-in, a drain, a policy and early rejection.
              After the warm-up all are planned, each is applied when its simulation says what is expected of it, and
              for as long as the simulation measured it is counted what happens.
+designs      What designs of a hand-over keep of a rollout's hits, by the same load alone: nothing runs.
 
 Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept: no request
 fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before,
@@ -43,6 +45,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.command_line import a_file, above_zero, count, end_everything_when_ended, names_of
+from benchmarks.pool_operations.designs import run_designs
 from benchmarks.pool_operations.effects import EffectsSettings, run_effects
 from benchmarks.pool_operations.nodes import second_node
 from benchmarks.pool_operations.operating import STEPS, OperationsSettings, run_operations
@@ -52,7 +55,7 @@ from benchmarks.pool_operations.windows import run_window
 from fairlead_simulator.errors import SimulatorError
 from fairlead_testing.running.sandbox import running_sandbox
 
-MODES = ("operations", "ratio", "window", "effects")
+MODES = ("operations", "ratio", "window", "effects", "designs")
 
 
 def main() -> int:
@@ -99,6 +102,8 @@ def main() -> int:
             work = settings.work()
         except (SimulatorError, ValueError) as error:
             parser.error(str(error))
+        if options.mode == "designs":
+            return run_designs(work, options.instances, options.warm_up)
         with running_sandbox(folder / "state", "--routers", "2") as sandbox:
             if isinstance(settings, EffectsSettings):
                 return run_effects(sandbox, folder, settings, work)
