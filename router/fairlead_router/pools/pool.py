@@ -91,8 +91,8 @@ class Pool:
         results = self.scheduler.update_table(self._placed(table, sizes), now)
         self.token_sizes = sizes
         self._take(table)
-        if self.hands_caches_over:
-            self.account.hold((entry.id for entry in table.instances if entry.state is InstanceState.DRAINING), now)
+        draining = (entry.id for entry in table.instances if entry.state is InstanceState.DRAINING)
+        self.account.hold(draining if self.hands_caches_over else (), now)
         self._go_by_recalled(now)
         self.account.deliver(results, now)
         if table.outlook is not Outlook.COMING or self.choice.least_loaded((), now) is not None:

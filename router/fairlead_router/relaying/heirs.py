@@ -107,11 +107,12 @@ class Heirs:
 
     async def look(self) -> None:
         """Hand over what is worth it and affordable; runs every LOOK_SECONDS."""
-        now = self._now()
+        now, pools = self._now(), self._pools.all()
         if self._is_ending():
+            for pool in pools:
+                pool.account.hold((), now)  # nobody would let go
             return
         self._prompts.expire(now)
-        pools = self._pools.all()
         self._prompts.keep_only([pool.key for pool in pools])
         for pool in tuple(self._accounts):
             if pool not in pools:

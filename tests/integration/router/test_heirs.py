@@ -182,6 +182,25 @@ async def test_an_instance_that_drains_is_not_kept_for_longer_than_it_may(world:
     assert in_use(running, home) == 0, "once is enough"
 
 
+@pytest.mark.parametrize("end", ["no budget any more", "the router ends"])
+async def test_nothing_is_kept_by_a_router_that_hands_nothing_over_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("fairlead_router.relaying.heirs.FETCHES_AT_ONCE", 0)
+    monkeypatch.setattr("fairlead_router.relaying.heirs.HOLD_SECONDS", PATIENCE_SECONDS)
+    running = await world.ready(2, hand_over_budget=1.0, policy="fairlead", kv_transfer=KvTransferFacts(when=EVERY_MOVE))
+    home = (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"]
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: in_use(running, home) == 1)
+    if end == "the router ends":
+        running.router.informing.draining = True
+    else:
+        table = world.api.state.tables[running.pool.key]
+        routing = replace(table.routing, hand_over_budget=0.0)
+        world.api.state.set_table(replace(table, version=table.version + 1, routing=routing))
+    await until(lambda: in_use(running, home) == 0)
+
+
 async def test_where_no_blocks_are_handed_on_a_drain_waits_for_no_heir(world: World) -> None:
     running = await world.ready(2, hand_over_budget=1e-9, policy="fairlead")
     home = (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"]
