@@ -187,7 +187,8 @@ class EngineFigures:
     )
     kv_transfer: KvTransferFacts | None = nested(
         KvTransferFacts,
-        "How sessions that move take their KV blocks along. Declare it only if all engines are started so; without it a moved session is computed again.",
+        "How sessions that move take their KV blocks along, from one instance that prefills to another. Declare it only if all engines that prefill are "
+        "started so; without it a moved session is computed again.",
         optional=True,
     )
 
