@@ -46,7 +46,8 @@ def pool(*uses: InstanceUse, moves: bool = True, speed: float | None = 10_000.0,
 
 def test_drains_scale_ins_and_rollbacks_say_what_is_kept() -> None:
     one = drain_effect(pool(), "a").hand_over
-    assert one is not None and one.hits_kept == pytest.approx(1.0) and one.seconds_longer == pytest.approx(10 * 0.4 / (2 * FETCHES_AT_ONCE))
+    assert one is not None and one.seconds_longer is not None
+    assert one.hits_kept == pytest.approx(1.0) and one.seconds_longer == pytest.approx(10 * 0.4 / (2 * FETCHES_AT_ONCE))
     computed = drain_effect(pool(moves=False), "a").hand_over
     assert computed is not None and computed.hits_kept is not None and 0.75 < computed.hits_kept < 1 and computed.more_work
     two = scale_effect(pool(moves=False), Role.BOTH, 4, 2).hand_over
