@@ -13,7 +13,7 @@ from fairlead_cli.asking import ask, place, token_option, url_option
 from fairlead_cli.printing import steps, time_words
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plan_kinds import PlanRequest
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanEffect
+from fairlead_client.resources.plans import ApplyRequest, HandOverForecast, HandOverResult, Plan, PlanEffect
 
 
 def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
@@ -93,6 +93,30 @@ def lines_of(plan: Plan) -> list[str]:
         *plan.effect.notes,
         *_predicted(plan.effect),
         f"Sessions that move: about {plan.effect.sessions_moved}.",
+        *hand_over_lines(plan.effect.hand_over),
+    ]
+
+
+def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
+    """What is kept of the caches of instances that leave, as expected."""
+    if expected is None:
+        return []
+    if expected.hits_kept is None:
+        return [f"How much is kept of the leaving instances' caches is not known: {expected.unknown}."]
+    price = f"{expected.seconds_longer or 0:.0f} s longer, {expected.more_work or 0:.1%} more work"
+    return [f"Keeps {expected.hits_kept:.0%} of the pool's hits in the next five minutes: {price}."]
+
+
+def kept_lines(found: HandOverResult) -> list[str]:
+    """What was kept of them, against what was expected."""
+    if found.until is None:
+        return []
+    expected = "" if found.expected is None or found.expected.hits_kept is None else f" ({found.expected.hits_kept:.0%} expected)"
+    kept = "not known" if found.hits_kept is None else f"{found.hits_kept:.0%}{expected}"
+    return [
+        f"Kept of the pool's hits until {time_words(found.until)}: {kept}. Of {found.sessions_moved} sessions that moved, routers handed "
+        f"{found.sessions_handed_over} over before their next turn; {found.tokens_moved:,} tokens came along, {found.tokens_computed_ahead:,} "
+        f"were computed ahead, {found.tokens_lost:,} were computed again by their turns."
     ]
 
 

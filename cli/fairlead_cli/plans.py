@@ -7,12 +7,12 @@ import msgspec
 
 from fairlead_cli.asking import ask
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import Approval, approval_options, expected_lines, lines_of, pool_named, pool_option, tell_and_apply
+from fairlead_cli.planning import Approval, approval_options, expected_lines, kept_lines, lines_of, pool_named, pool_option, tell_and_apply
 from fairlead_cli.printing import print_facts, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.plans import Plan
+from fairlead_client.resources.plans import HandOverResult, Plan
 
 COLUMNS = ("made (UTC)", "id", "pool", "kind", "state", "by", "applied (UTC)", "applied by", "undo until (UTC)")
 _id = click.argument("plan_id", metavar="ID")
@@ -42,16 +42,16 @@ def list_plans(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> 
 def show(plan_id: str, look: Look) -> None:
     """Show a plan: what it changes, its immediate effect, and its simulated effect."""
 
-    async def read(api: ControlApi) -> tuple[Plan, PlanExpectation]:
-        return await api.plan(plan_id), await api.plan_expectation(plan_id)
+    async def read(api: ControlApi) -> tuple[Plan, PlanExpectation, HandOverResult]:
+        return await api.plan(plan_id), await api.plan_expectation(plan_id), await api.plan_hand_over(plan_id)
 
-    def shown(both: tuple[Plan, PlanExpectation]) -> None:
-        found, expectation = both
+    def shown(all_of_it: tuple[Plan, PlanExpectation, HandOverResult]) -> None:
+        found, expectation, kept = all_of_it
         if look.output == "json":
-            print_found(look, msgspec.to_builtins(found) | {"expectation": expectation})
+            print_found(look, msgspec.to_builtins(found) | {"expectation": expectation, "hand_over": kept})
             return
         print_facts([*zip(COLUMNS, _row(found), strict=True), ("target", found.target), ("owner", short(found.owner))])
-        for line in (*lines_of(found), *expected_lines(expectation)):
+        for line in (*lines_of(found), *expected_lines(expectation), *kept_lines(kept)):
             click.echo(line)
 
     watched(look, read, shown)

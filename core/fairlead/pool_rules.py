@@ -77,12 +77,6 @@ BETWEEN_SECTIONS = (
         message="replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
     ),
     Rule(
-        cel="!has(self.engine.kvTransfer) || self.roles.all(role, role.name == 'both')",
-        holds=lambda spec: spec.engine.kv_transfer is None or all(role.name is Role.BOTH for role in spec.roles),
-        field="engine.kvTransfer",
-        message="engine.kvTransfer is for the role both; prefill instances give every prompt to a decode instance without it, remove it",
-    ),
-    Rule(
         cel="self.roles.all(role, role.name != 'both' || self.replicas >= role.minReplicas)",
         holds=lambda spec: all(role.name is not Role.BOTH or spec.replicas >= role.min_replicas for role in spec.roles),
         field="replicas",

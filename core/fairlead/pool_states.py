@@ -28,7 +28,7 @@ class InstanceReport:
     """One instance as the operator sees it.
 
     `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; for
-    `revision` and `engine` see `fairlead.tables.InstanceEntry`.
+    `revision`, `engine` and `stays` see `fairlead.tables.InstanceEntry`.
     """
 
     id: str
@@ -43,6 +43,7 @@ class InstanceReport:
     revision: str = ""
     created_at: float
     engine: InstanceEngine | None = None
+    stays: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,7 @@ def table_of(
             anchors=facts.anchors_per_instance if instance.state in ACCEPTING else 0,
             revision=instance.revision,
             engine=instance.engine,
+            stays=instance.stays,
         )
         for instance in sorted(reports, key=lambda instance: instance.id)
         if instance.address is not None and instance.state in REACHABLE

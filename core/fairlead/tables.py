@@ -78,7 +78,7 @@ class InstanceEntry:
 
     `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
     same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
-    engine.
+    engine. `stays`: nothing is known that takes it away soon; without it, it takes requests, but is nobody's heir.
     """
 
     id: str
@@ -89,6 +89,7 @@ class InstanceEntry:
     anchors: int = 160
     revision: str = ""
     engine: InstanceEngine | None = None
+    stays: bool = True
 
     def pairs_with(self, other: "InstanceEntry") -> bool:
         """Whether one of the two can decode what the other prefilled: engines of different revisions may lay out their
@@ -230,7 +231,8 @@ class EngineFigures:
     )
     kv_transfer: KvTransferFacts | None = nested(
         KvTransferFacts,
-        "How sessions that move take their KV blocks along. Declare it only if all engines are started so; without it a moved session is computed again.",
+        "How sessions that move take their KV blocks along, from one instance that prefills to another. Declare it only if all engines that prefill are "
+        "started so; without it a moved session is computed again.",
         optional=True,
     )
 

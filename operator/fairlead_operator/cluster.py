@@ -25,6 +25,7 @@ class Resource(Enum):
     POOLS = (f"/apis/{GROUP}/{VERSION}", PLURAL)
     ROLES = (f"/apis/{GROUP}/{VERSION}", pool_roles.PLURAL)
     PODS = ("/api/v1", "pods")
+    NODES = ("/api/v1", "nodes")
     SERVICES = ("/api/v1", "services")
     BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
     REVISIONS = ("/apis/apps/v1", "controllerrevisions")
@@ -39,9 +40,10 @@ class Resource(Enum):
     ENDPOINT_SLICES = ("/apis/discovery.k8s.io/v1", "endpointslices")
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of the namespace's list."""
+        """The URL path of one object, or of the namespace's list. Nodes are in no namespace."""
         prefix, plural = self.value
-        return "/".join(part for part in (prefix, "namespaces", namespace, plural, name, subresource) if part)
+        place = ("namespaces", namespace) if self is not Resource.NODES else ()
+        return "/".join(part for part in (prefix, *place, plural, name, subresource) if part)
 
 
 class Cluster(Protocol):

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from fairlead.reconciling.observed import ReplicaLimits
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import PORT, Names, Number, Parsed, Text, Whole
+from fairlead_process.kinds import PORT, Choice, Names, Number, Parsed, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URLS, KUBECONFIG
 
+NO_NODES, TERMINATIONS, CORDONS = "none", "terminations", "cordons"
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -76,6 +77,8 @@ class Pace:
     """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
     gateways: float = 2.0
     """Pause between two reads of gateways' states of pools, which no watch reports: see `gateways.watching`."""
+    nodes: float = 3.0
+    """Pause between two looks at the nodes with instances: a spot notice may come 30 s before its node goes."""
     deletions: float = 60.0
     """Pause between two searches for deleted pools that the control API still knows: see `deletions`."""
     router_silence: float = 10.0
@@ -175,6 +178,15 @@ class OperatorSettings:
             "namespaces that are watched",
             "no rights outside these namespaces are needed",
             default_shown="all",
+        ),
+    )
+    leaving_nodes: str = field(
+        default=NO_NODES,
+        metadata=variable(
+            "FAIRLEAD_LEAVING_NODES",
+            Choice((NO_NODES, TERMINATIONS, CORDONS)),
+            "the nodes whose instances are drained before they are evicted",
+            "`terminations`: those that an autoscaler or a cloud says it takes away; `cordons`: cordoned ones too; both need the right to get nodes",
         ),
     )
     engine_image: str = field(

@@ -31,6 +31,7 @@ from fairlead_operator.cluster import FIELD_MANAGER, ClusterError, ClusterUnavai
 from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
+from fairlead_operator.observing.nodes import LeavingNodes
 from fairlead_operator.polling import UntoldDeletions
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.pool_worker import PoolWorker, PoolWorkers, Turns
@@ -137,7 +138,8 @@ def _pool_workers(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster
 ) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
     """The workers of pools, none yet; and by name the loops that watch for changes without events, to wake workers:
-    requests held for pools at zero, gateways' statuses, and deleted pools that the control API still knows.
+    requests held for pools at zero, gateways' statuses, nodes that are taken away, and deleted pools that the control
+    API still knows.
     """
     place = settings.control_plane
     api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
@@ -153,6 +155,7 @@ def _pool_workers(
         policies=policies,
         clock=time.time,
         post_event=post_event,
+        nodes=LeavingNodes(settings.leaving_nodes),
     )
     turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random)
 
@@ -166,6 +169,7 @@ def _pool_workers(
     watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "sleeping pools": partial(dependencies.sleeping.watch, control_plane, wake, settings.pace.busy),
         "gateways": partial(dependencies.gateways.watch, cluster, settings.picker.service, wake, settings.pace.gateways),
+        "nodes": partial(dependencies.nodes.watch, cluster, wake, settings.pace.nodes),
         "deletions": partial(deletions.watch, control_plane, cluster, settings.pace.deletions),
     }
     return workers, watches

@@ -1,6 +1,6 @@
 """Tables of moves: session migrations, part of a session's bindings, re-routes of requests, which are not; rollups."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Computed, DateTime, Double, Index, Integer, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Computed, DateTime, Double, Index, Integer, Table, Text, false, text
 
 from fairlead_api.infra.columns import count_column, metadata, pool_column, text_column, time_column
 
@@ -61,6 +61,7 @@ def _moves(name: str, *, bound: bool) -> Table:
         Column("transfer_seconds", Double),
         Column("predicted_transfer_seconds", Double),
         Column("transfer_bytes", BigInteger),
+        Column("handed_over", Boolean, nullable=False, server_default=false()),
         Index(None, "at", "id"),
         Index(None, "pool_id", "at"),
         Index(None, "session", "at"),

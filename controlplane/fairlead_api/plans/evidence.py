@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from fairlead.hand_overs import Transfers
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import TableFacts
 from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.infra.errors import NotFound
 
+NO_TRANSFERS = Transfers(tried=0, came=0, mean_seconds=0.0)
 HEAVY_SHARE = 0.10
 """A change is heavy when it moves more than this share of sessions."""
 
@@ -28,6 +30,9 @@ class InstanceUse:
     bound_sessions: int
     cache_tokens: int
     in_flight: int
+    recent_sessions: int = 0
+    """Those of its sessions that had a turn within the last five minutes, and their tokens."""
+    recent_tokens: int = 0
 
     def entry(self, anchors: int) -> InstanceEntry:
         """The instance's line in a routing table that gives every instance `anchors` anchors."""
@@ -40,6 +45,7 @@ class PoolUse:
 
     `miss_tokens_per_second` prompt tokens that need prefill arrive over the whole pool, in `requests_per_second`
     requests; None = no traffic seen. Instances were seen to prefill `prefill_tokens_per_second` each; None = not yet.
+    `transfers` are those of KV blocks in the last day.
     """
 
     facts: TableFacts
@@ -48,6 +54,8 @@ class PoolUse:
     requests_per_second: float | None
     miss_tokens_per_second: float | None
     prefill_tokens_per_second: float | None = None
+    transfers: Transfers = NO_TRANSFERS
+    routers: int = 1
 
     @property
     def sessions(self) -> int:

@@ -33,7 +33,7 @@ from fairlead_api.plans.stored_plans import Expecting
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
+from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanState, needed_role
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 
 
@@ -85,6 +85,11 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
     async def get_plan_expectation(plan_id: str, caller: Viewer) -> Any:
         """What a simulation of the pool's recorded traffic expects of the plan, or why it is not known."""
         return answer(await expectations.of(await seen_plan(plan_id, caller)))
+
+    @routes.get("/plans/{plan_id}/hand-over", response_model=HandOverResult)
+    async def get_plan_hand_over(plan_id: str, caller: Viewer) -> Any:
+        """What the plan is expected to keep of the caches of instances that leave, and what was kept."""
+        return answer(await reader.hand_over(await seen_plan(plan_id, caller)))
 
     @routes.post("/plans/{plan_id}/apply", response_model=Plan, dependencies=[Depends(known_fields(ApplyRequest))])
     async def apply_plan(plan_id: str, body: ApplyRequest, request: Request, caller: Operator, if_match: IfMatch = None) -> Any:

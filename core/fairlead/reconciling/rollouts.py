@@ -2,6 +2,7 @@
 instances are replaced.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fairlead.instances import InstanceState
@@ -37,6 +38,14 @@ def room(desired: DesiredRole) -> Room:
 def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[ObservedInstance]:
     """The instances that a rollout replaces by draining: those with an old template that served already."""
     return [instance for instance in instances if instance.spec_hash != desired.spec_hash and instance.state not in UNBORN]
+
+
+def leaving_next(roles: Iterable[DesiredRole], instances: Iterable[ObservedInstance], *, halted: bool) -> frozenset[str]:
+    """The instances that are drained soon: those whose drain a person asked for, and unless the rollout is `halted`
+    those that it replaces.
+    """
+    templates = {} if halted else {role.role: role.spec_hash for role in roles if not role.adopts}
+    return frozenset(one.id for one in instances if one.drain_requested or templates.get(one.role, one.spec_hash) != one.spec_hash)
 
 
 def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], succeeding: int) -> int:

@@ -86,7 +86,8 @@ class Move(Generic[Pool, Time]):
 
     `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
     request waited for that; None where nobody tried. `tokens_moved` and `tokens_recomputed` are then those that came
-    and those that did not. `transfer_bytes` is None where engines have not counted any yet.
+    and those that did not. `transfer_bytes` is None where engines have not counted any yet. `handed_over`: no client's
+    request carried it; the router itself asked the target for the session's last prompt, as the source was leaving.
 
     `source_rank` and `target_rank` are data-parallel ranks, None of instances that compute as
     one; a session may move from one rank of an instance to another. Subclasses declare `pool` and `at` again with
@@ -121,6 +122,7 @@ class Move(Generic[Pool, Time]):
     transfer_seconds: float | None = None
     predicted_transfer_seconds: float | None = None
     transfer_bytes: int | None = None
+    handed_over: bool = False
 
     @property
     def origin(self) -> str:

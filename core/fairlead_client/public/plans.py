@@ -5,7 +5,7 @@ from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
-from fairlead_client.resources.plans import ApplyRequest, Plan
+from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_client.resources.simulations import Simulation, SimulationItem, SimulationPlanRequest, SimulationRequest
 
@@ -27,6 +27,9 @@ class PlanCalls(ApiCalls):
 
     async def plan_expectation(self, plan_id: str) -> PlanExpectation:
         return await self._call("GET", f"/v1/plans/{segment(plan_id)}/expectation", PlanExpectation)
+
+    async def plan_hand_over(self, plan_id: str) -> HandOverResult:
+        return await self._call("GET", f"/v1/plans/{segment(plan_id)}/hand-over", HandOverResult)
 
     async def apply_plan(self, plan_id: str, request: ApplyRequest) -> Plan:
         return await self._call("POST", f"/v1/plans/{segment(plan_id)}/apply", Plan, body=request)

@@ -20,6 +20,39 @@ class PlanState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandOverForecast:
+    """What the sessions of instances that leave are expected to keep of their caches: the share (0-1) of the pool's
+    hits of the next five minutes, the seconds that the change takes longer for it, and the work in parts of what the
+    pool computes in that time. `unknown` says why they are not known; then the figures are None.
+    """
+
+    hits_kept: float | None = None
+    seconds_longer: float | None = None
+    more_work: float | None = None
+    unknown: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOverResult:
+    """What became of a plan's `effect.hand_over`, `expected`, by `until`: ten minutes after it was applied, or now;
+    None before it is applied. Counted are sessions that moved since their instance left, those of them that a router
+    handed over before their next turn, tokens that came along, that were computed ahead, and that next turns had to
+    compute again. `hits_kept` is the share (0-1) that was kept of the tokens that could have been hit, None where none
+    could.
+    """
+
+    plan: str
+    expected: HandOverForecast | None
+    until: datetime | None = None
+    sessions_moved: int = 0
+    sessions_handed_over: int = 0
+    tokens_moved: int = 0
+    tokens_computed_ahead: int = 0
+    tokens_lost: int = 0
+    hits_kept: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEffect:
     """The expected effect of applying, estimated from present sessions and traffic.
 
@@ -52,6 +85,8 @@ class PlanEffect:
     """Whether it changes a schedule that sets SLO, early rejection or the ratio, before or after: such a change needs
     an admin, as changing those directly does.
     """
+    hand_over: HandOverForecast | None = None
+    """What is kept of the caches of instances that leave; None where none leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

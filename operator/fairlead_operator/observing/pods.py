@@ -76,7 +76,7 @@ class Pod:
     shown: ShownPorts = NO_PORTS
     engine: PodEngine = UNKNOWN_ENGINE
 
-    def report(self, share: float = 1.0) -> InstanceReport:
+    def report(self, share: float = 1.0, *, stays: bool = True) -> InstanceReport:
         """The instance as it is reported to the control API, with a share (0-1) of its weight."""
         port = self.engine.port
         return InstanceReport(
@@ -92,6 +92,7 @@ class Pod:
             revision=self.revision,
             created_at=self.instance.created_at,
             engine=self.engine.engine,
+            stays=stays,
         )
 
 

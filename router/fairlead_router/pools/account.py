@@ -45,7 +45,7 @@ class PoolAccount:
 
     __slots__ = (
         "_classes", "_counters", "_kept_rows", "_key", "_metrics", "_recount", "_scheduler", "_ticked_at", "_token_sizes", "_told_at",
-        "_used_at", "_waiting_room", "asking_routers", "direct", "is_decided_elsewhere", "settling", "tickets", "traffic", "waiting",
+        "_used_at", "_waiting_room", "asking_routers", "direct", "holds", "is_decided_elsewhere", "settling", "tickets", "traffic", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -69,8 +69,12 @@ class PoolAccount:
         self.settling = Settling(self._counters, self.traffic)
         self.direct: dict[str, int] = {}
         """Requests in flight to each instance that bypassed the scheduler; an instance without one is left out."""
+        self.holds: dict[str, float] = {}
+        """Instances that drain, and since when (Unix seconds) they are kept for the blocks that others fetch there; 0 =
+        not any more.
+        """
         self.waiting = 0
-        """Number of tickets without a decision."""
+        """Number of clients' tickets without a decision."""
         self.asking_routers = 0
         """Routers that ask this one for their requests."""
         self.is_decided_elsewhere = False
@@ -112,7 +116,18 @@ class PoolAccount:
         for instance, count in self.direct.items():
             row = rows.get(instance) or InstanceInFlight(pool=self._key, instance=instance, in_flight=0, waiting=0)
             rows[instance] = replace(row, in_flight=row.in_flight + count)
+        for instance in [one for one, since in self.holds.items() if since]:
+            row = rows.get(instance) or InstanceInFlight(pool=self._key, instance=instance, in_flight=0, waiting=0)
+            rows[instance] = replace(row, in_flight=max(1, row.in_flight))
         return tuple(rows.values())
+
+    def hold(self, draining: Iterable[str], now: float) -> None:
+        """These instances drain: report each as in use until it is let go, so that none is deleted before."""
+        self.holds = {instance: self.holds.get(instance, now) for instance in draining}
+
+    def let_go(self, instance: str) -> None:
+        """The instance need not be kept any more."""
+        self.holds[instance] = 0.0
 
     async def wait_for_instance(self, body_bytes: int, now: float) -> None:
         """Wait for an instance to take direct requests, if one is to come and there is room to wait."""
@@ -168,8 +183,8 @@ class PoolAccount:
         """
         ticket = Ticket(request, charge)
         self.tickets[request.id] = ticket
-        self.waiting += 1
         if not request.warms:
+            self.waiting += 1
             self._used_at = now
             self._counters.submitted += 1
             if self._classes.are_declared:
@@ -206,9 +221,10 @@ class PoolAccount:
         if ticket.ending is None and not ticket.saw_first_token:
             ticket.saw_first_token = True
             ticket.first_token_at = now
-            self._counters.ttft.observe(now - ticket.request.arrived_at)
-            if self._classes.are_declared:
-                self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
+            if not ticket.request.warms:
+                self._counters.ttft.observe(now - ticket.request.arrived_at)
+                if self._classes.are_declared:
+                    self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
             if results := self._scheduler.first_token(ticket.request.id, now):
                 self.deliver(results, now)
 
@@ -224,8 +240,9 @@ class PoolAccount:
         if isinstance(verdict, Refusal):
             self._refuse(ticket, verdict, Ending.EXHAUSTED, now)
         else:
-            self._counters.count_decode_only(verdict)
-            self._counters.retries += 1
+            if not ticket.request.warms:
+                self._counters.count_decode_only(verdict)
+                self._counters.retries += 1
             ticket.dispatched_at = now
             ticket.saw_first_token = False
             ticket.stream = None
@@ -279,7 +296,7 @@ class PoolAccount:
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
             self._scheduler.attempt_failed(ticket.request.id, instance, DECLINED, now)
-            self._counters.retries += 1
+            self._counters.retries += not ticket.request.warms
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict
@@ -290,7 +307,8 @@ class PoolAccount:
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
-            self._counters.count_decode_only(verdict)
+            if not ticket.request.warms:
+                self._counters.count_decode_only(verdict)
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict
@@ -362,7 +380,7 @@ class PoolAccount:
         """Settle the account of a ticket that has not ended, and forget it."""
         self.settling.end(ticket, ending, now, usage)
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
-            self.waiting -= 1
+            self.waiting -= not ticket.request.warms
 
     def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
         """Give each decision to its ticket. An event about one request may decide others."""
@@ -374,7 +392,7 @@ class PoolAccount:
                 if ticket is None and isinstance(result, Dispatch):
                     self.deliver(self._scheduler.cancel(result.request.id, now), now)
                 continue
-            self.waiting -= 1
+            self.waiting -= not ticket.request.warms
             ticket.decide(result)
             if isinstance(result, Refusal):
                 self._refuse(ticket, result, Ending.REFUSED, now)

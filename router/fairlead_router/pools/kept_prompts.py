@@ -117,12 +117,12 @@ class KeptPrompts:
         """The pool's prompts."""
         return iter(self._pools[pool].prompts.values() if pool in self._pools else ())
 
-    def worths(self, pool: PoolKey, instances: Collection[str], now: float) -> list[tuple[Worth, KeptPrompt]]:
+    def worths(self, pool: PoolKey, instances: Collection[str], now: float, *, fetched: bool = False) -> list[tuple[Worth, KeptPrompt]]:
         """The sessions at these targets that were used last, those first whose prompts spare the most for what they
-        cost.
+        cost, which is the same for all that are `fetched`.
         """
         newest = reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
         found_here = (prompt for prompt in newest if prompt.instance in instances and not prompt.given_up)
         here = {prompt.key: prompt for prompt in islice(found_here, MOST_RANKED)}
         found = (Leaving(name=key, tokens=one.request.prompt_tokens, idle_seconds=now - one.at) for key, one in here.items())
-        return [(worth, here[worth.session.name]) for worth in ranked(found, self._pools[pool].turns)] if here else []
+        return [(worth, here[worth.session.name]) for worth in ranked(found, self._pools[pool].turns, fetched=fetched)] if here else []

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from fairlead.instances import Role
+from fairlead.instances import InstanceState, Role
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.engines import EngineMemory, EngineTrouble
 from fairlead.reports.shares import Apart
@@ -95,10 +95,17 @@ class Pool:
         results = self.scheduler.update_table(self._placed(table, sizes), now)
         self.token_sizes = sizes
         self._take(table)
+        draining = (entry.id for entry in table.instances if entry.state is InstanceState.DRAINING)
+        self.account.hold(draining if self.hands_caches_over else (), now)
         self._go_by_recalled(now)
         self.account.deliver(results, now)
         if table.outlook is not Outlook.COMING or self.choice.least_loaded((), now) is not None:
             self.account.stop_waiting()
+
+    @property
+    def hands_caches_over(self) -> bool:
+        """Whether sessions whose instance leaves may fetch their blocks there before their next turns."""
+        return self.moves_caches and self.table.routing.hand_over_budget > 0
 
     def _placed(self, table: RoutingTable, sizes: TokenSizes) -> RoutingTable:
         """The table that the scheduler places requests by. Its instances are targets, and the sizes that engines

@@ -10,7 +10,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
+from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanState, needed_role
 from fairlead_client.resources.problems import PlanConflict, Problem
 from fairlead_web.drawing.differences import Change, changes_of
 from fairlead_web.frame.rendering import Context
@@ -74,6 +74,8 @@ class PlanPage(Context):
     can_repeat: bool
     needed: AccessRole
     expectation: PlanExpectation | None
+    hand_over: HandOverResult | None
+    """What was kept of the caches of instances that left; None if it could not be read."""
     at_work: bool
     expected: list[ExpectedRow]
     headline: ExpectedRow | None
@@ -143,6 +145,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
     told = problem.conflict if problem is not None else None
     meanwhile = await _meanwhile(visit, key, plan) if told is None else meanwhile_of(told)
     expectation = await visit.attempt("what is expected of the plan", visit.api.plan_expectation(plan.id))
+    hand_over = await visit.attempt("what sessions kept", visit.api.plan_hand_over(plan.id))
     context = PlanPage(
         shell=shell,
         plan=plan,
@@ -157,6 +160,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         can_repeat=may and plan.state not in {PlanState.APPLIED, PlanState.UNDONE},
         needed=needed,
         expectation=expectation,
+        hand_over=hand_over,
         at_work=expectation is not None and expectation.state in AT_WORK,
         expected=[_row(one) for one in expectation.figures] if expectation else [],
         headline=None if expectation is None else _headline(expectation),

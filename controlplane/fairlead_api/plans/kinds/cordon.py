@@ -9,6 +9,7 @@ from fairlead.routing.knowledge.ring_changes import expected_sessions, moved_sha
 from fairlead.routing.knowledge.rings import key_shares
 from fairlead_api.plans.changes import MarkQuestion, mark_kind
 from fairlead_api.plans.evidence import PoolUse
+from fairlead_api.plans.hand_overs import forecast
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Tried
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.plans import PlanEffect
@@ -46,6 +47,7 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
         notes=[f"It is not replaced while it is cordoned: {go_on.format(one.role)}."] if left else [],
         warnings=[] if left else [alone],
         heavy=not left or pool.is_heavy(one.bound_sessions),
+        hand_over=forecast(pool, [one], replaced=False),
     )
 
 

@@ -4,6 +4,7 @@ from fairlead.instance_marks import DRAIN_ANNOTATION
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead_api.plans.changes import MarkQuestion, mark_kind
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
+from fairlead_api.plans.hand_overs import forecast
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Tried
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.plans import PlanEffect
@@ -54,6 +55,7 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
         requests_in_flight=one.in_flight,
         notes=[words],
         heavy=pool.is_heavy(one.bound_sessions),
+        hand_over=forecast(pool, [one]),
     )
 
 
@@ -67,6 +69,7 @@ def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> Pla
         notes=[] if alone else [f"{words} while it is drained. It goes on running, and takes requests again when the drain is taken back."],
         warnings=["No other engine serves: every new request will be refused until the drain is taken back."] if alone else [],
         heavy=alone or pool.is_heavy(one.bound_sessions),
+        hand_over=forecast(pool, [one], replaced=False),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked
+from fairlead_api.plans.hand_overs import least_kept
 from fairlead_api.plans.kinds.catalogue import kind_of
 from fairlead_api.plans.merge_patches import between
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
@@ -80,6 +81,7 @@ def joined(effects: Sequence[PlanEffect]) -> PlanEffect:
             *(["Several parts move sessions; at least as many move as the part that moves most."] if several else []),
         ],
         heavy=any(one.heavy for one in effects),
+        hand_over=least_kept(one.hand_over for one in effects),
     )
 
 

@@ -10,6 +10,7 @@ from fairlead.revisions import revision_data, revision_name, rolled_back
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked
 from fairlead_api.plans.evidence import PoolUse
+from fairlead_api.plans.hand_overs import forecast
 from fairlead_api.plans.merge_patches import between
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
 from fairlead_api.plans.rollouts import StoredRevision
@@ -97,7 +98,7 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
     """The instances that are replaced, and the sessions that move with them: as large a part of a role's sessions as of
     its instances.
     """
-    replaced, sessions, tokens, found = 0, 0.0, 0.0, []
+    replaced, sessions, tokens, found, gone = 0, 0.0, 0.0, [], []
     for role in asked.roles:
         present = [use for use in pool.instances if use.role is role and use.state is not InstanceState.DRAINING]
         count = min(len(present), asked.updated.get(role, len(present)))
@@ -106,6 +107,7 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
         sessions += share * sum(use.bound_sessions for use in present)
         tokens += share * sum(use.cache_tokens for use in present)
         found.append(_words(role, count, len(present)))
+        gone += present[:count]
     paused = "The rollout is paused, so nothing is replaced until it is resumed."
     return PlanEffect(
         instances_added=replaced,
@@ -115,6 +117,7 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
         notes=found,
         warnings=[paused] if asked.paused else [],
         heavy=pool.is_heavy(sessions),
+        hand_over=None if asked.paused else forecast(pool, gone),
     )
 
 

@@ -11,6 +11,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.scaling.specs import ScalingMode
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked, replicas_of
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
+from fairlead_api.plans.hand_overs import forecast
 from fairlead_api.plans.objects import Target, TargetKind
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
@@ -118,6 +119,7 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffe
         notes=_not_ready(pool) if after > before else [],
         warnings=_warnings(pool, role, before, after, affected),
         heavy=(after == 0 and before > 0) or pool.is_heavy(affected),
+        hand_over=forecast(pool, victims, replaced=False),
     )
 
 

@@ -92,12 +92,19 @@ class TimedMove(CausedMove, Protocol):
     def transfer_bytes(self) -> int | None: ...
 
     @property
+    def handed_over(self) -> bool: ...
+
+    @property
     def paid_off(self) -> bool | None: ...
+
+
+HANDED_OVER = "A router handed it over before its next turn: it asked the target for the session's last prompt."
+"""What `Move.handed_over` says in words."""
 
 
 def explain_move(move: TimedMove, what: str) -> str:
     """What moved and why, the prediction, and the result. `what` is the session or the request."""
-    along = transfer_in_words(move)
+    along = " ".join(filter(None, (HANDED_OVER if move.handed_over else "", transfer_in_words(move))))
     return f"{what} went from {move.source} to {move.target}: {cause(move)}. {promise(move)} {along + ' ' if along else ''}{verdict(move)}"
 
 

@@ -85,7 +85,11 @@ class Worth:
         return self.tokens / (self.session.tokens + OVERHEAD_TOKENS)
 
 
-def ranked(sessions: Iterable[Leaving], turns: NextTurns) -> list[Worth]:
-    """The sessions in the order in which a budget of tokens spares the most; those without tokens are left out."""
+def ranked(sessions: Iterable[Leaving], turns: NextTurns, *, fetched: bool = False) -> list[Worth]:
+    """The sessions in the order in which a budget of tokens spares the most, or where they are `fetched`, of which each
+    takes about as long, a given time; those without tokens are left out.
+    """
     found = (Worth(session=one, likelihood=turns.likelihood(one.idle_seconds)) for one in sessions if one.tokens > 0)
+    if fetched:
+        return sorted(found, key=lambda worth: (-worth.tokens, worth.session.name))
     return sorted(found, key=lambda worth: (-worth.per_token, -worth.tokens, worth.session.name))

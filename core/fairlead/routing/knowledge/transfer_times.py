@@ -38,6 +38,8 @@ class _Pair:
 
     transfers: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=KEPT_TRANSFERS))
     rests_until: float = 0.0
+    late_until: float = 0.0
+    """Until when nobody waits for a transfer that was late: one for which nobody waits may be tried."""
     failures: int = 0
     seen_at: float = 0.0
     line: _Line | None = None
@@ -60,6 +62,11 @@ class TransferTimes:
         sending = ASSUMED_SHARE * computing_seconds if declared_speed is None else tokens / declared_speed
         return ASSUMED_LATENCY_SECONDS + sending
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether any transfer was seen: those seen shared their links with others, as the next one does."""
+        return self._common is not None
+
     def common(self, computing_seconds_per_token: float, declared_speed: float | None) -> tuple[float, float]:
         """Tokens per second and latency that all pairs have in common, by the same order of knowledge."""
         line = self._common
@@ -68,10 +75,10 @@ class TransferTimes:
         speed = 1 / (ASSUMED_SHARE * computing_seconds_per_token) if declared_speed is None else declared_speed
         return speed, ASSUMED_LATENCY_SECONDS
 
-    def may_try(self, source: str, target: str, now: float) -> bool:
-        """Whether the pair has not failed of late."""
+    def may_try(self, source: str, target: str, now: float, *, waits: bool = True) -> bool:
+        """Whether the pair has not failed of late; where nobody `waits`, it may have been too slow."""
         pair = self._pairs.get((instance_of(source), instance_of(target)))
-        return pair is None or pair.rests_until <= now
+        return pair is None or (pair.rests_until <= now and not (waits and pair.late_until > now))
 
     def observe(self, source: str, target: str, transfer: CacheTransfer, sending_seconds: float, now: float) -> None:
         """Learn from an attempt. Of its seconds, `sending_seconds` were not spent on computing the prompt's rest.
@@ -82,10 +89,14 @@ class TransferTimes:
         pair = self._pairs[instance_of(source), instance_of(target)]
         pair.seen_at = now
         if transfer.fate is not CacheFate.MOVED:
-            pair.rests_until = now + min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2**pair.failures)
+            until = now + min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2**pair.failures)
+            if transfer.fate is CacheFate.LATE:
+                pair.late_until = until
+            else:
+                pair.rests_until = until
             pair.failures += 1
             return
-        pair.failures, pair.rests_until = 0, 0.0
+        pair.failures, pair.rests_until, pair.late_until = 0, 0.0, 0.0
         if transfer.tokens:
             seen = transfer.tokens, max(0.0, sending_seconds)
             pair.transfers.append(seen)

@@ -12,7 +12,7 @@ from fairlead.routing.knowledge.estimators import FURTHEST
 from fairlead.routing.knowledge.prefixes import shared_blocks
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.queueing import Queue
-from fairlead.routing.scheduling.fetching import begin
+from fairlead.routing.scheduling.fetching import begin, hit_or_fetched
 from fairlead.routing.scheduling.learning import count_prefill
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
@@ -104,7 +104,7 @@ class Dispatching:
         if load.entry.role is Role.PREFILL:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
         guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
-        hit = hit_or_fetched_tokens(tracked, instance, state.loads, state.view)
+        hit = hit_or_fetched(state, tracked)
         transfer_seconds, longest_transfer = (None, 0.0) if tracked.transfer_from is None else begin(state, tracked, now)
         self._count_sent(tracked, load, hit, now, transfer_seconds or 0.0)
         return Dispatch(
@@ -164,7 +164,8 @@ class Dispatching:
                 now + transfer_seconds + (load.dispatched_prefill_tokens / state.prefill_times.speed if known else LOOK_AGAIN_SECONDS)
             )
             heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id, len(tracked.tried)))
-        state.recorder.loads.dispatched(load, now)
+        if not request.warms:
+            state.recorder.loads.dispatched(load, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
         """Prefilling → decoding: the prompt is computed, and cached where that was."""

@@ -16,6 +16,7 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import GAIN_TOO_SMALL, IDLE_INSTANCE, MOVED_BY_PERSON, QUEUE_LIMIT, STAYS_PAUSED
 from fairlead.routing.queues.pending_moves import Departure
+from fairlead.routing.scheduling.fetching import lacks
 from fairlead.routing.scheduling.holding_still import at_home
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import MIGRATIONS_PAUSED
@@ -52,6 +53,8 @@ class Leaving:
             return at_home(request, decision, home.instance, state, STAYS_PAUSED)
         weighed = decision.weigh()
         stay, go = self._ttfts(request, decision, weighed, home.instance, decision.instance)
+        if decision.transfer_from == home.instance:
+            go += lacks(state, request, home.instance, decision.instance, state.view.now)
         if stay - go >= state.parameters.least_gain:
             return decision
         return at_home(request, replace(decision, weigh=lambda: weighed), home.instance, state, GAIN_TOO_SMALL, (stay, go))

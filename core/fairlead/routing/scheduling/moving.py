@@ -44,6 +44,7 @@ class MoveFacts(TypedDict):
     source_hit_tokens: int
     target_hit_tokens: int
     least_gain_seconds: float | None
+    handed_over: bool
 
 
 class Moving:
@@ -294,6 +295,7 @@ class Moving:
             source_hit_tokens=held,
             target_hit_tokens=there,
             least_gain_seconds=state.parameters.least_gain if asks_for_gain else None,
+            handed_over=request.warms,
         )
 
     def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:

@@ -54,7 +54,8 @@ class Placing:
                 return none_within(request, state.table.pool)
             decision = found
         elif state.view.candidates():
-            decision = state.policy.choose(request, state.view, now)
+            left = state.staying and self._among_staying(request, now)
+            decision = left or state.policy.choose(request, state.view, now)
         else:
             state.hold(tracked, now)
             return None
@@ -74,6 +75,21 @@ class Placing:
         if decision.overloaded:
             self._moving.rebalance(decision.overloaded, now)
         return None
+
+    def _among_staying(self, request: RoutingRequest, now: float) -> Decision | None:
+        """The policy's choice among the instances that stay, for a session whose home takes no requests any more: at
+        the others it would have to move again soon. None for all other requests, where none that stays accepts, and
+        where a policy's ring names another.
+        """
+        state = self._state
+        home = None if request.session is None else state.bindings.get(request.session)
+        if home is None or home.instance is None or self._has_home(request, now):
+            return None
+        load = state.loads.get(home.instance)
+        if load is not None and load.entry.accepting:
+            return None  # it failed, and may be back
+        found = choose_within(request, state.staying, state.policy, state.view, now)
+        return found if found is not None and found.instance in state.staying else None
 
     def _has_home(self, request: RoutingRequest, now: float) -> bool:
         """Whether its session has a home that takes requests: what warms an heir must not move it from there."""

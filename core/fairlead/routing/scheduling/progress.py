@@ -63,7 +63,8 @@ class Progress:
             state.prefixes.insert(tracked.decode, tracked.request.blocks)
         note_decode_begin(state, tracked, now)
         ttft = now - tracked.request.arrived_at
-        state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
+        if not tracked.request.warms:
+            state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
         state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
         return self._outcomes.take((instance,), now)
 
@@ -105,7 +106,8 @@ class Progress:
         if tracked is not None and tracked.stage is Stage.DECODING:
             more = _more_tokens(tracked, output_tokens)
             if more:
-                self._state.recorder.loads.generated(self._state.loads[tracked.decodes_on], now, more)
+                if not tracked.request.warms:
+                    self._state.recorder.loads.generated(self._state.loads[tracked.decodes_on], now, more)
                 self._circuits.lives(tracked.decodes_on)
                 learn_under_way(self._state, tracked, now)
 

@@ -69,7 +69,7 @@ class Retrying:
             decode, to = to, source  # a proxy sends to decode instances only, and names the same prefill instance to each
         state.accounting.unplace(tracked)
         state.expecting.taken_back(tracked)
-        if failed is not None:
+        if failed is not None and not tracked.request.warms:
             state.recorder.loads.failed(failed, now)
         target = self._target(tracked, failed_instance, stays) if to is None else to
         if target is None:
@@ -120,7 +120,7 @@ class Retrying:
             return None
         source = tracked.decodes_on
         self._outcomes.end_probe(tracked, now)
-        if why != HANDED_OVER and (failed := state.loads.get(source)) is not None:
+        if why != HANDED_OVER and not tracked.request.warms and (failed := state.loads.get(source)) is not None:
             state.recorder.loads.failed(failed, now)
         state.accounting.unplace(tracked)
         state.expecting.taken_back(tracked)

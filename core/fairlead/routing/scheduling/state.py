@@ -55,6 +55,13 @@ MOST_PLACED = 512
 """Prompts kept for others between two shares; of more, the newest."""
 
 
+def staying(table: RoutingTable) -> tuple[str, ...]:
+    """The accepting instances that stay, if others that accept are drained soon."""
+    accepting = [entry for entry in table.instances if entry.accepting]
+    found = tuple(entry.id for entry in accepting if entry.stays)
+    return found if len(found) < len(accepting) else ()
+
+
 class SchedulerState:
     """What the scheduler of one pool knows. Instances and requests are named by their ids."""
 
@@ -62,6 +69,8 @@ class SchedulerState:
         self, table: RoutingTable, policy: PolicyInForce, parameters: QueueParameters, recorder: Recorder, settings: SchedulerSettings
     ) -> None:
         self.table = table
+        self.staying = staying(table)
+        """The accepting instances that stay while others are drained soon; empty where all stay, or none."""
         self.policy = policy
         self.failures = PolicyFailures()
         self.recorder = recorder

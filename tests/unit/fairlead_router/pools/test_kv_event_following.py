@@ -287,7 +287,7 @@ async def test_a_batch_of_no_time_is_unreadable(line: Line, stamp: float) -> Non
 
 
 UNREADABLE: dict[str, Callable[[], dict[str, object]]] = {
-    "a block of no token": lambda: stored(1, block_size=0),
+    "a block of fewer tokens than none": lambda: stored(1, block_size=-1),
     "a block of fewer than no token": lambda: stored(1, block_size=-4),
     "a block of more tokens than any": lambda: stored(1, block_size=2**40),
     "a hash of a megabyte": lambda: stored(1, block_hashes=[b"x" * 2**20]),

@@ -181,6 +181,7 @@ class AMove:
     transfer_seconds: float | None = None
     predicted_transfer_seconds: float | None = None
     transfer_bytes: int | None = None
+    handed_over: bool = False
 
 
 @pytest.mark.parametrize(
@@ -202,6 +203,14 @@ class AMove:
 def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, words: str) -> None:
     assert words in explain_move(move, "Session s")
     assert explain_move(move, "Session s").startswith("Session s went from a to b: another instance promised an earlier first token.")
+
+
+def test_a_session_that_a_router_handed_over_says_so_before_what_became_of_its_cache() -> None:
+    move = AMove(handed_over=True, cache="moved", tokens_moved=3000, transfer_seconds=0.2)
+    assert "A router handed it over before its next turn: it asked the target for the session's last prompt. Its KV cache," in explain_move(
+        move, "Session s"
+    )
+    assert "handed it over" not in explain_move(AMove(), "Session s")
 
 
 @pytest.mark.parametrize(
