@@ -16,21 +16,14 @@ from fairlead_cli.printing import steps, time_words
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, told
 from fairlead_client.resources.problems import Problem
+from fairlead_process.commands import ExitCode
 from fairlead_process.kinds import Addresses
+from fairlead_process.option_types import KindOption
 
 Answer = TypeVar("Answer")
 
 _ADDRESSES = Addresses("http://127.0.0.1:8080")
 _OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
-
-
-def _addresses(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    try:
-        return _ADDRESSES.parse(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} cannot be used; write {_ADDRESSES.wanted}") from None
 
 
 def _bearer(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
@@ -42,7 +35,8 @@ def _bearer(_context: click.Context, _option: click.Parameter, text: str | None)
 url_option = click.option(
     "--url",
     envvar="FAIRLEAD_URL",
-    callback=_addresses,
+    type=KindOption(_ADDRESSES),
+    default=(),
     help="The control API; several addresses, with commas, stand in for one another [FAIRLEAD_URL]. "
     f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
 )
@@ -85,9 +79,16 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
     try:
         return asyncio.run(asked())
     except ApiProblem as error:
-        raise click.ClickException("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)])) from error
+        raise _refusal(error) from error
     except ApiUnreachable as error:
         raise click.ClickException(f"{error}; give the API's address with --url and a token with --token, {_OR_FOLDER}") from error
+
+
+def _refusal(error: ApiProblem) -> click.ClickException:
+    """What the API refused. An input that it cannot use is as wrong as one that the command line refuses itself."""
+    refusal = click.ClickException("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)]))
+    refusal.exit_code = ExitCode.WRONG if error.problem.status in {400, 422} else ExitCode.FAILED
+    return refusal
 
 
 def conflict_lines(problem: Problem) -> list[str]:

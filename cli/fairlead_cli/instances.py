@@ -4,9 +4,9 @@ import click
 
 from fairlead.capabilities import in_words
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import name_argument, pool_named
 from fairlead_cli.printing import percent, print_facts, print_table, seconds, short, when
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_process.pool_names import name_argument, pool_named
 
 COLUMNS = ("instance", "state", "role", "in flight", "waiting", "to prefill", "KV", "sessions", "hit rate", "TTFT p95", "since (UTC)")
 

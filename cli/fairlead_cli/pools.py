@@ -6,11 +6,12 @@ from fairlead.capabilities import in_words
 from fairlead.instances import Role
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named
-from fairlead_cli.printing import percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
+from fairlead_cli.planning import Approval, approval_options, plan_and_apply
+from fairlead_cli.printing import json_option, percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
+from fairlead_process.pool_names import name_argument, pool_named
 
 COLUMNS = (
     "pool",
@@ -75,11 +76,15 @@ def show(name: str, look: Look) -> None:
 
 @pools.command()
 @name_argument
+@json_option
 @url_option
 @token_option
-def revisions(name: str, url: tuple[str, ...], token: str | None) -> None:
+def revisions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """List the revisions of a pool: its engine and templates as they were, and what going back would change."""
     found = ask(url, token, lambda api: api.rollout(pool_named(name)))
+    if as_json:
+        print_json(found)
+        return
     for line in _progress(found):
         click.echo(line)
     if not found.revisions:

@@ -175,6 +175,12 @@ def _keys() -> click.Command:
     return keys
 
 
+def _tokens() -> click.Command:
+    from fairlead_cli.tokens import tokens
+
+    return tokens
+
+
 def _what_if() -> click.Command:
     from fairlead_cli.what_if import what_if
 
@@ -234,6 +240,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "advice": Subcommand(help="What hurts the pools, why, and the plan that would help.", load=_advice, extra="web"),
     "keys": Subcommand(help="List, make and revoke API keys of the gateway's clients; what one was used for.", load=_keys, extra="web"),
+    "tokens": Subcommand(help="List, make and revoke tokens of the control API.", load=_tokens, extra="web"),
     "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best.", load=_what_if, extra="web"),
     "audit": Subcommand(help="Who did what; verify that the log is unchanged.", load=_audit, extra="web"),
     "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),

@@ -7,6 +7,7 @@ import kopf
 
 from fairlead_operator import handlers
 from fairlead_operator.settings import OperatorSettings, read_settings
+from fairlead_process.commands import run_program
 from fairlead_process.starting import begin, one_line_errors
 
 __all__ = ["handlers", "main"]
@@ -32,4 +33,4 @@ def lead_once(settings: OperatorSettings) -> bool:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_operator.main")
+    run_program(main, "python -m fairlead_operator.main")

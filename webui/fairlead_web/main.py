@@ -5,6 +5,7 @@ network; settings from the environment.
 import click
 import uvicorn
 
+from fairlead_process.commands import run_program
 from fairlead_process.http_heads import BoundedHeads
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_web.app import create_web_app
@@ -25,4 +26,4 @@ def main(host: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_web.main")
+    run_program(main, "python -m fairlead_web.main")

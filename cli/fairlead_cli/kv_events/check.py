@@ -9,6 +9,7 @@ import msgspec
 
 from fairlead.kv_events.predictions import Agreement, predict
 from fairlead_cli.kv_events.recording_files import Recording, read_recording
+from fairlead_cli.printing import json_option
 
 LARGEST_ERROR = 0.005
 """Share of the sum of cached tokens."""
@@ -23,7 +24,7 @@ def kv_events() -> None:
 
 @kv_events.command("check")
 @click.argument("recording", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@json_option
 @click.option("--rows", is_flag=True, help="Show every request, not only the sums.")
 @click.option(
     "--hash-seed", "seeds", multiple=True, default=("0",), show_default=True, help="The engine's PYTHONHASHSEED, to recompute its hashes."
