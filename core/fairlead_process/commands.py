@@ -111,7 +111,14 @@ def _name(problem: click.BadParameter) -> str:
     source = problem.ctx.get_parameter_source(param.name or "") if problem.ctx is not None else None
     if source is click.core.ParameterSource.ENVIRONMENT and isinstance(param.envvar, str):
         return param.envvar
-    return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
+    return name_of(param)
+
+
+def name_of(param: click.Parameter) -> str:
+    """An option as it is written, an argument as help shows it, without the brackets around it."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return param.metavar if param.metavar and param.metavar.isalpha() else (param.name or "").upper()
 
 
 def _wanted(param: click.Parameter | None) -> str:

@@ -6,8 +6,10 @@ Objects are plain JSON documents; the callers choose the objects.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -238,13 +240,15 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
     configuration = client.Configuration()
     try:
         if kubeconfig is not None:
+            if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):  # else it is read as an empty one
+                raise FileNotFoundError("there is no such file")
             await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)
         # Asked once: a session that trusts the environment asks at every request, in a thread: a third of its cost.
         configuration.proxy = configuration.proxy or _environment_proxy(configuration.host)
         return client.ApiClient(configuration=configuration)
-    except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+    except Exception as error:  # the client's reader fails in its own ways at a document that is no kubeconfig
         told = isinstance(error, config.ConfigException | OSError)
         reason = (
             " ".join(str(error).split()) if told else complaint(error) if isinstance(error, yaml.YAMLError) else "it is not a kubeconfig"

@@ -52,9 +52,7 @@ def test_a_question_that_nobody_is_there_to_answer_is_a_failure_with_its_remedy(
 
 
 @pytest.mark.parametrize("arguments", [["bogus"], ["up", "--routers", "0"], ["up", "--no-such-option"], ["logs", "a", "b"]])
-def test_a_wrong_command_line_is_exit_code_2_and_one_line_with_what_to_do(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_line_is_exit_code_2_and_one_line_with_what_to_do(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("fairlead: ") and error.count("\n") == 1
