@@ -236,12 +236,17 @@ async def open_session(kubeconfig: str | None, connections: int, *traces: aiohtt
     return api.configuration.host, aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=list(traces))
 
 
+def _require_a_file(kubeconfig: str) -> None:
+    """Raises FileNotFoundError when no file of the list is there: the client reads such a list as an empty kubeconfig."""
+    if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):
+        raise FileNotFoundError("there is no such file")
+
+
 async def _log_in(kubeconfig: str | None) -> client.ApiClient:
     configuration = client.Configuration()
     try:
         if kubeconfig is not None:
-            if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):  # else it is read as an empty one
-                raise FileNotFoundError("there is no such file")
+            _require_a_file(kubeconfig)
             await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)

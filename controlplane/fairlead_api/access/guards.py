@@ -32,6 +32,7 @@ _FOREIGN = Denied(
     "FAIRLEAD_AUTH_MODE=none lets everybody in, but no pages of other sites: open this API at localhost or 127.0.0.1, or let people sign in"
 )
 
+TOKEN_HEADER = "x-fairlead-token"
 _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
 
 
@@ -104,7 +105,11 @@ def address_of(request: Request) -> str:
 
 
 def bearer(request: Request) -> str | None:
-    """The token of the Authorization header, None without the header. Raises NotAuthenticated for other schemes."""
+    """The token of the Authorization header, or of X-Fairlead-Token where a proxy takes that one for itself, as the
+    Kubernetes API's does; None without both. Raises NotAuthenticated for other schemes.
+    """
+    if (own := request.headers.get(TOKEN_HEADER)) is not None:
+        return own.strip() or None
     header = request.headers.get("authorization")
     if header is None:
         return None

@@ -1,4 +1,4 @@
-"""Whatever cannot be used, at any option, argument or setting of any program: one line that names it, and exit code 2."""
+"""What cannot be used, at any option, argument or setting of any program: one line that names it, exit code 2."""
 
 import subprocess
 import sys
