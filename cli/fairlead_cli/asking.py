@@ -5,7 +5,8 @@ Without `--url` and `--token` the sandbox of this folder is asked, if one runs: 
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +24,8 @@ from fairlead_process.option_types import KindOption
 Answer = TypeVar("Answer")
 
 _ADDRESSES = Addresses("http://127.0.0.1:8080")
+DOOR = "fairlead.door"
+"""Key of the click context's `meta`: the way to the control API of `kubectl fairlead`."""
 _OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
 
 
@@ -69,15 +72,43 @@ def connect(url: tuple[str, ...], token: str | None) -> ControlApi:
     return ControlApi(urls, bearer, timeout_seconds=30.0)
 
 
+def program() -> str:
+    """What is typed to run the command line: `fairlead` or `kubectl fairlead`."""
+    context = click.get_current_context(silent=True)
+    return "fairlead" if context is None else context.find_root().info_name or "fairlead"
+
+
+def is_behind_kubernetes(url: tuple[str, ...]) -> bool:
+    """Whether the API is asked through an API server: by `kubectl fairlead`, unless `--url` is written there.
+
+    FAIRLEAD_URL is for `fairlead`.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None or DOOR not in context.meta:
+        return False
+    return not url or context.get_parameter_source("url") is not click.core.ParameterSource.COMMANDLINE
+
+
+@contextmanager
+def reached(url: tuple[str, ...], token: str | None) -> Iterator[ControlApi]:
+    """A client, to be closed by the caller."""
+    if is_behind_kubernetes(url):
+        with click.get_current_context().meta[DOOR].opened(token) as api:
+            yield api
+    else:
+        yield connect(url, token)
+
+
 def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
     """The API's answer. Raises ClickException, which is printed as one line."""
 
-    async def asked() -> Answer:
-        async with connect(url, token) as api:
+    async def asked(client: ControlApi) -> Answer:
+        async with client as api:
             return await question(api)
 
     try:
-        return asyncio.run(asked())
+        with reached(url, token) as client:
+            return asyncio.run(asked(client))
     except ApiProblem as error:
         raise _refusal(error) from error
     except ApiUnreachable as error:
@@ -102,7 +133,7 @@ def conflict_lines(problem: Problem) -> list[str]:
     for one in conflict.meanwhile:
         at = f", {time_words(one.at)}" if one.at is not None else ""
         lines += [f"Changed meanwhile by {one.by or 'somebody'}{at}{f' ({one.reason})' if one.reason else ''}:", *steps(one.diff)]
-    return [*lines, f"Plan it again with: fairlead change again {conflict.plan}"]
+    return [*lines, f"Plan it again with: {program()} change again {conflict.plan}"]
 
 
 def _to_sign_in(error: ApiProblem) -> str:

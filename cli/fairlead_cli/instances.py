@@ -26,7 +26,7 @@ def list_instances(name: str, limit: int, look: Look) -> None:
         fetch=lambda api, query: api.instances(pool, cursor=query["cursor"], limit=query["limit"]),
         path=f"/v1/pools/{pool}/instances",
         columns=COLUMNS,
-        row=_row,
+        row=row,
         empty=f"{pool} has no instance.",
     )
     show_list(look, listed, {}, limit)
@@ -47,7 +47,7 @@ def show(name: str, instance: str, look: Look) -> None:
         one = found.instance
         print_facts(
             [
-                *zip(COLUMNS, _row(one), strict=True),
+                *zip(COLUMNS, row(one), strict=True),
                 ("address", short(one.address)),
                 ("node", short(one.node)),
                 ("reason", one.reason),
@@ -68,7 +68,8 @@ def show(name: str, instance: str, look: Look) -> None:
     watched(look, lambda api: api.instance(pool, instance), shown)
 
 
-def _row(one: InstanceSummary) -> tuple[str, ...]:
+def row(one: InstanceSummary) -> tuple[str, ...]:
+    """One instance under COLUMNS."""
     return (
         one.id,
         one.state.value,

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from fairlead.tables import PoolKey
-from fairlead_cli.asking import ask, place, token_option, url_option
+from fairlead_cli.asking import ask, is_behind_kubernetes, place, program, token_option, url_option
 from fairlead_cli.printing import json_option, print_json, steps, time_words
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plan_kinds import PlanRequest
@@ -106,7 +106,7 @@ def carry_out(pool: PoolKey, plan: Plan, approval: Approval) -> Change:
     for line in (*lines_of(plan), *expected_lines(expectation)):
         approval.tell(line)
     if approval.planned_only:
-        approval.tell(f"Planned. Apply it until {time_words(plan.expires_at)}: fairlead plans apply {plan.id}")
+        approval.tell(f"Planned. Apply it until {time_words(plan.expires_at)}: {program()} plans apply {plan.id}")
         return Change(plan=plan, expectation=expectation, done=Outcome.PLANNED)
     if plan.owner is not None:
         approval.tell(plan.patch.rstrip())
@@ -124,9 +124,17 @@ def _apply(pool: PoolKey, plan: Plan, approval: Approval) -> Plan:
             raise click.ClickException("this is a high-impact change; give a reason with --reason")
         reason = click.prompt("This is a high-impact change. Reason", err=approval.as_json)
     done = ask(approval.url, approval.token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
-    page = f"{place(approval.url, approval.token)[0][0]}/plans/{done.id}"
-    approval.tell(f"Applied. Until {time_words(done.undo_until)} it is taken back by `fairlead change undo {done.id}`, or at {page}")
+    approval.tell(
+        f"Applied. Until {time_words(done.undo_until)} it is taken back by `{program()} change undo {done.id}`{_or_page(done, approval)}"
+    )
     return done
+
+
+def _or_page(plan: Plan, approval: Approval) -> str:
+    """Where a browser takes the plan back; nothing where the API is behind the API server."""
+    if is_behind_kubernetes(approval.url):
+        return ""
+    return f", or at {place(approval.url, approval.token)[0][0]}/plans/{plan.id}"
 
 
 def lines_of(plan: Plan) -> list[str]:
@@ -154,7 +162,7 @@ def expected_lines(found: PlanExpectation) -> list[str]:
     if found.state is ExpectationState.UNKNOWN:
         return [f"Not simulated: {found.reason}."]
     if found.state is not ExpectationState.DONE:
-        return [f"Simulating the effect, {found.done:,} of {found.total:,} requests; see `fairlead plans show {found.plan}`."]
+        return [f"Simulating the effect, {found.done:,} of {found.total:,} requests; see `{program()} plans show {found.plan}`."]
     seeds = " and ".join(map(str, found.seeds))
     if found.rates:
         seeds += f" (with this plan also at {' and '.join(f'{rate:g}' for rate in found.rates)} times the rate)"

@@ -42,7 +42,7 @@ def list_pools(limit: int, look: Look) -> None:
         fetch=lambda api, query: api.pools(cursor=query["cursor"], limit=query["limit"]),
         path="/v1/pools",
         columns=COLUMNS,
-        row=_row,
+        row=row,
         empty="There is no pool.",
     )
     show_list(look, listed, {}, limit)
@@ -61,7 +61,7 @@ def show(name: str, look: Look) -> None:
             return
         one = found.pool
         facts = [("TTFT SLO", seconds(one.ttft_slo_seconds)), ("goal", f"{one.slo_percentile:g}%"), ("owner", short(one.owner))]
-        print_facts([*zip(COLUMNS, _row(one), strict=True), *facts, ("live routers", f"{found.live_routers}")])
+        print_facts([*zip(COLUMNS, row(one), strict=True), *facts, ("live routers", f"{found.live_routers}")])
         click.echo()
         known = [(one.name, one.value, one.source, one.spread) for one in in_words(found.capability)]
         print_table(("an instance", "value", "source", "P10 to P90"), known)
@@ -147,7 +147,8 @@ def resume(name: str, approval: Approval) -> None:
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), approval)
 
 
-def _row(one: PoolSummary) -> tuple[str, ...]:
+def row(one: PoolSummary) -> tuple[str, ...]:
+    """One pool under COLUMNS."""
     return (
         f"{one.namespace}/{one.name}",
         "yes" if one.ready else one.ready_reason,

@@ -237,7 +237,7 @@ async def open_session(kubeconfig: str | None, connections: int, *traces: aiohtt
 
 
 def _require_a_file(kubeconfig: str) -> None:
-    """Raises FileNotFoundError when no file of the list is there: the client reads such a list as an empty kubeconfig."""
+    """Raises FileNotFoundError when no file of the list is there: the client reads that as an empty kubeconfig."""
     if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):
         raise FileNotFoundError("there is no such file")
 

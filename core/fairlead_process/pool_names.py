@@ -1,6 +1,7 @@
 """How every command is told a pool: `NAME` in the namespace of `-n`, or `NAMESPACE/NAME`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -11,7 +12,9 @@ from fairlead.tables import PoolKey
 
 METAVAR = "[NAMESPACE/]NAME"
 USUAL_NAMESPACE = "fairlead.namespace"
-"""Key of the click context's `meta`: the namespace where neither a name nor `-n` has one; without it, `default`."""
+"""Key of the click context's `meta`: a function that gives the namespace where neither a name nor `-n` has one; without
+it, `default`.
+"""
 
 namespace_option = click.option(
     "-n", "--namespace", help="Namespace of a pool that is named without one; default: kubectl's for `kubectl fairlead`, else `default`."
@@ -62,7 +65,9 @@ def pool_named(name: str, namespace: str | None = None, option: str = "NAME") ->
     context = click.get_current_context(silent=True)
     usual = None if context is None else context.meta.get(USUAL_NAMESPACE)
     try:
-        found = PoolKey.named(name if "/" in name or not (namespace or usual) else f"{namespace or usual}/{name}")
+        found = PoolKey.named(name)
+        if "/" not in name and (place := namespace or (usual and usual())):
+            found = replace(found, namespace=place)
     except ValueError as remedy:
         raise InvalidInput(option, name, str(remedy)) from None
     if namespace is not None and found.namespace != namespace:

@@ -21,6 +21,7 @@ from fairlead_api.http.problems import of_service, problem_response
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict, Denied, NotAuthenticated, ServiceError
 from fairlead_client import protocol
+from fairlead_client.public.calling import TOKEN_HEADER
 from fairlead_client.resources.access import AccessRole, Identity
 
 IN_PROCESS = "in-process\n"
@@ -32,7 +33,6 @@ _FOREIGN = Denied(
     "FAIRLEAD_AUTH_MODE=none lets everybody in, but no pages of other sites: open this API at localhost or 127.0.0.1, or let people sign in"
 )
 
-TOKEN_HEADER = "x-fairlead-token"
 _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
 
 
