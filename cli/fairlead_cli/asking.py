@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,8 +62,8 @@ def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str
     found = _sandbox(Path(named or ".fairlead").absolute())
     if named and found is None and not url:
         raise InvalidInput("FAIRLEAD_STATE_DIR", named, "nothing of yours runs there; name the folder of a running sandbox, or give --url")
-    if found is not None and (not url or set(url) == set(found[0])):
-        return url or found[0], token or found[1]
+    if found is not None and (not url or set(url) == set(found.apis)):
+        return url or found.apis, token or found.admin
     return url or (_ADDRESSES.example,), token
 
 
@@ -142,8 +143,23 @@ def _to_sign_in(error: ApiProblem) -> str:
     return f"; give a token with --token or FAIRLEAD_TOKEN, {_OR_FOLDER}"
 
 
-def _sandbox(root: Path) -> tuple[tuple[str, ...], str] | None:
-    """Addresses and admin token of the sandbox that runs on this state directory; None if there is none, if it is not
+def gateways() -> tuple[str, ...]:
+    """The gateways of this folder's running sandbox, none if there is none."""
+    found = _sandbox(Path(os.environ.get("FAIRLEAD_STATE_DIR") or ".fairlead").absolute())
+    return () if found is None else found.gateways
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSandbox:
+    """Where the parts of a sandbox are reached, and its admin's token."""
+
+    apis: tuple[str, ...]
+    gateways: tuple[str, ...]
+    admin: str
+
+
+def _sandbox(root: Path) -> RunningSandbox | None:
+    """The sandbox that runs on this state directory; None if there is none, if it is not
     installed, or if it belongs to somebody else: only its owner can read the file with the token.
     """
     try:
@@ -157,6 +173,7 @@ def _sandbox(root: Path) -> tuple[tuple[str, ...], str] | None:
         note = directory.read_run()
         if note is None or supervisor_of(note) is None or not directory.secrets.exists():
             return None
-        return api_urls(note.urls), load_or_create(directory.secrets).admin
+        gateways = tuple(url for name, url in sorted(note.urls.items()) if name.partition("-")[0] in {"router", "gateway"})
+        return RunningSandbox(apis=api_urls(note.urls), gateways=gateways, admin=load_or_create(directory.secrets).admin)
     except (ImportError, PermissionError):
         return None

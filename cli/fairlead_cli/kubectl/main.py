@@ -65,7 +65,7 @@ VERBS = {
     "drain": Subcommand(help="Drain one instance.", load=_shown(drain)),
     "logs": Subcommand(help="One routing decision, with every candidate's score.", load=_shown(show_decision)),
 }
-_OF_THE_API = (
+OF_THE_API = (
     "change", "pools", "instances", "sessions", "migrations", "decisions", "rejections", "schedules", "plans", "slo", "advice", "keys",
     "tokens", "what-if", "audit", "verify",
 )  # fmt: skip
@@ -75,7 +75,7 @@ class Plugin(LazyGroup):
     """The group, whose options may stand anywhere on the command line, as kubectl's own."""
 
     def __init__(self) -> None:
-        super().__init__({**VERBS, **{name: SUBCOMMANDS[name] for name in _OF_THE_API}})
+        super().__init__({**VERBS, **{name: SUBCOMMANDS[name] for name in OF_THE_API}})
         self.name, self.callback = PROGRAM, _enter
         self.help = "Fairlead's pools in the cluster that kubectl is signed in to, through its API server: no port is forwarded."
         for name in KUBECTLS_OWN:
@@ -87,11 +87,10 @@ class Plugin(LazyGroup):
             click.Option(
                 ["--service"],
                 default=USUAL_SERVICE,
-                envvar="FAIRLEAD_SERVICE",
                 show_default=True,
                 callback=place_of,
                 metavar="NAMESPACE/NAME:PORT",
-                help="The Service of the control API [FAIRLEAD_SERVICE].",
+                help="The Service of the control API.",
             )
         )
 

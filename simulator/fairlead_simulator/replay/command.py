@@ -16,6 +16,8 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fairlead.errors import InvalidInput
+from fairlead_process.commands import ExitCode
 from fairlead_process.option_types import InputUnusable, NumberOption, WholeOption, output_option
 from fairlead_process.pool_names import METAVAR, namespace_option, optional_pool
 from fairlead_simulator.errors import TraceInvalid
@@ -40,7 +42,10 @@ _POSITIVE = NumberOption(most=1e6, positive=True)
 @click.option("--trace", type=click.Path(path_type=Path), help="A trace in Mooncake's JSONL format, also .gz; see fairlead traces convert.")
 @click.option("--generate", type=click.Choice(["conversation"]), help="Make a trace instead of reading one.")
 @click.option(
-    "--url", "urls", multiple=True, required=True, help="A router (or an engine); several take turns and stand in for one another."
+    "--url",
+    "urls",
+    multiple=True,
+    help="A router (or an engine); several take turns and stand in for one another. Without it those of this folder's sandbox.",
 )
 @click.option("--model", help="Model to request; default: the first one that the router lists.")
 @click.option("--pool", metavar=METAVAR, help="The pool, sent as x-fairlead-pool.")
@@ -105,8 +110,10 @@ def replay(
 ) -> None:
     """Send a trace as real requests, at the times it was recorded, and account for every one.
 
-    Ends with code 0 when sent = served + rejected + failed + cancelled, else 1.
+    Ends with code 0 when sent = served + rejected + failed + cancelled, else 1; after Ctrl-C with 130.
     """
+    if not urls:
+        raise InvalidInput("--url", None, "write the address of a router, such as http://127.0.0.1:8000; no sandbox runs in this folder")
     if (trace is None) == (generate is None):
         raise click.UsageError("give either --trace FILE or --generate conversation")
     key = optional_pool(pool, namespace)
@@ -123,11 +130,17 @@ def replay(
     ideal = None if repeat else IdealCache()
     err = Console(stderr=True)
 
+    ended_by: list[int] = []
+
+    def end(number: int, stop: asyncio.Event) -> None:
+        ended_by.append(number)
+        stop.set()
+
     async def run(on_outcome: Callable[[RequestOutcome], None]) -> float:
         client = HttpClient()
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            asyncio.get_running_loop().add_signal_handler(number, end, number, stop)
         served_model = model or await find_model(client, origins, headers, key and str(key), patient=repeat, stop=stop, console=err)
         sender = Sender(client, origins, headers, session_header, timeout, retry_rejected, time.monotonic)
         running = Replay(
@@ -179,6 +192,8 @@ def replay(
             json_file.write(document + b"\n")
     if not summary.accounted:
         raise SystemExit(1)
+    if signal.SIGINT in ended_by:
+        raise SystemExit(ExitCode.INTERRUPTED)
 
 
 def _rows_from(
