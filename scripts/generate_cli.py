@@ -73,7 +73,9 @@ def page() -> str:
     """The whole page."""
     codes = table(("Code", "Meaning"), [(f"{code.value}", MEANINGS[code]) for code in ExitCode]).strip()
     of_the_api = ", ".join(f"`{name}`" for name in OF_THE_API)
-    introduction = INTRODUCTION.replace("EXIT_CODES", codes).replace("COMMANDS_OF_THE_API", of_the_api).replace("SERVICE.", f"`{USUAL_SERVICE}`.")
+    introduction = (
+        INTRODUCTION.replace("EXIT_CODES", codes).replace("COMMANDS_OF_THE_API", of_the_api).replace("SERVICE.", f"`{USUAL_SERVICE}`.")
+    )
     parts = [introduction.strip() + "\n"]
     rows = [(f"[`{name}`](#fairlead-{name})", subcommand.help) for name, subcommand in SUBCOMMANDS.items()]
     parts.append(table(("Command", "What it does"), rows))

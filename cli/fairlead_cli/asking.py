@@ -18,9 +18,8 @@ from fairlead_cli.printing import steps, time_words
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, told
 from fairlead_client.resources.problems import Problem
-from fairlead_process.commands import ExitCode
 from fairlead_process.kinds import Addresses
-from fairlead_process.option_types import KindOption
+from fairlead_process.option_types import InputUnusable, KindOption
 
 Answer = TypeVar("Answer")
 
@@ -118,9 +117,8 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
 
 def _refusal(error: ApiProblem) -> click.ClickException:
     """What the API refused. An input that it cannot use is as wrong as one that the command line refuses itself."""
-    refusal = click.ClickException("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)]))
-    refusal.exit_code = ExitCode.WRONG if error.problem.status in {400, 422} else ExitCode.FAILED
-    return refusal
+    kind = InputUnusable if error.problem.status in {400, 422} else click.ClickException
+    return kind("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)]))
 
 
 def conflict_lines(problem: Problem) -> list[str]:

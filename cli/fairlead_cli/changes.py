@@ -3,6 +3,7 @@ another plan.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import click
@@ -19,11 +20,13 @@ from fairlead_cli.planning import (
     approval_options,
     carry_out,
     plan_and_apply,
+    planned,
     require_done,
     tell_and_apply,
 )
 from fairlead_cli.printing import print_json
 from fairlead_client.client import ControlApi
+from fairlead_client.resources.kind_facts import Input
 from fairlead_client.resources.plan_kinds import OF_INSTANCES, SECTIONS, PlanKind, PlanRequest, ScheduleAction
 from fairlead_process.option_types import NumberOption, TimeOption
 from fairlead_process.pool_names import name_argument, namespace_option, pool_named
@@ -33,6 +36,10 @@ from fairlead_process.yaml_documents import complaint, read_yaml
 @click.group()
 def change() -> None:
     """Change a pool by a plan, which is shown with its effect first; `undo` takes an applied one back."""
+
+
+def _bounded(one: Input) -> NumberOption:
+    return NumberOption(least=-inf if one.least is None else one.least, most=inf if one.most is None else one.most)
 
 
 def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
@@ -46,7 +53,7 @@ def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
         "session": click.argument("session"),
         "revision": click.argument("revision", type=click.IntRange(1)),
     }
-    of_fields = [click.argument(one.name, type=NumberOption(least=one.least, most=one.most)) for one in kind.facts.inputs]
+    of_fields = [click.argument(one.name, type=_bounded(one)) for one in kind.facts.inputs]
     return [one for name in kind.facts.takes for one in (of_fields if name == "fields" else [asked[name]])]
 
 
@@ -54,13 +61,13 @@ def _add_command(kind: PlanKind) -> None:
     """Adds the command of a kind that has one of its own: `fairlead change scale chat 5`."""
     facts = kind.facts
 
-    def planned(name: str, approval: Approval, **given: Any) -> None:
+    def changed(name: str, approval: Approval, **given: Any) -> None:
         fields = {one.name: given.pop(one.name) for one in facts.inputs}
         role = given.pop("role", None)
         request = PlanRequest(kind=kind, fields=fields or None, role=None if role is None else Role(role), **given)
         plan_and_apply(pool_named(name), request, approval)
 
-    command: Any = approval_options(planned)
+    command: Any = approval_options(changed)
     for one in reversed(_inputs(kind)):
         command = one(command)
     change.command(kind.value, help=f"{facts.command} The token needs the role {facts.role}.")(name_argument(command))
@@ -89,8 +96,7 @@ def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: st
     for pool in pools:
         approval.tell(f"{pool}:")
         try:
-            plan = ask(approval.url, approval.token, lambda api, pool=pool: api.create_plan(pool, request))
-            made[pool] = carry_out(pool, plan, approval)
+            made[pool] = carry_out(pool, planned(pool, request, approval), approval)
             require_done(made[pool])
         except click.ClickException as error:  # the others are still to be changed
             refused += 1

@@ -20,7 +20,7 @@ from fairlead_process.commands import ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """How a change is approved (`yes`: without asking; `planned_only`: not at all), how it is told, and which API is
+    """How a change is approved (`yes`: without asking; `planned_only`: not at all), how it is shown, and which API is
     asked for it.
     """
 
@@ -81,7 +81,12 @@ def approval_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def plan_and_apply(pool: PoolKey, request: PlanRequest, approval: Approval) -> None:
     """Plan, show, confirm, apply, print. Raises as `tell_and_apply`."""
-    tell_and_apply(pool, ask(approval.url, approval.token, lambda api: api.create_plan(pool, request)), approval)
+    tell_and_apply(pool, planned(pool, request, approval), approval)
+
+
+def planned(pool: PoolKey, request: PlanRequest, approval: Approval) -> Plan:
+    """A new plan of the request. Raises ClickException."""
+    return ask(approval.url, approval.token, lambda api: api.create_plan(pool, request))
 
 
 def tell_and_apply(pool: PoolKey, plan: Plan, approval: Approval) -> None:

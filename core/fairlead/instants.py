@@ -27,23 +27,17 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 def read_time(text: str, now: datetime) -> datetime:
     """The time in UTC that people mean by `now-15m`, or by an instant, in UTC where it names no zone.
 
-    Raises ValueError for another text, and outside the years 2000 to 2199: at the years 1 and 9999, a time one week
-    earlier or later does not exist, and neither does the same hour in another time zone.
+    Raises ValueError or OverflowError for what is neither.
     """
     text = text.strip()
     if relative := _RELATIVE.fullmatch(text):
-        found = now - timedelta(seconds=int(relative[1]) * _UNITS[relative[2]] if relative[1] else 0)
-    else:  # a plus in a query is read as a space
-        found = read_instant(text.replace(" ", "+") if "T" in text else text)
-        try:
-            found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
-        except OverflowError:
-            raise ValueError("write a time of the years 2000 to 2199") from None
-    if not is_usual(found):
-        raise ValueError("write a time of the years 2000 to 2199")
-    return found
+        return now - timedelta(seconds=int(relative[1]) * _UNITS[relative[2]] if relative[1] else 0)
+    found = read_instant(text.replace(" ", "+") if "T" in text else text)  # a plus in a query is read as a space
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def is_usual(instant: datetime) -> bool:
-    """Whether the instant is of a year that every calculation with it can bear."""
+    """Whether the instant is in the years 2000 to 2199: at the years 1 and 9999, a time one week earlier or later does
+    not exist, and neither does the same hour in another time zone.
+    """
     return 2000 <= instant.year < 2200

@@ -77,8 +77,8 @@ def run(command: click.Command, arguments: Sequence[str], program: str) -> int:
 
 
 def require_values(arguments: Sequence[str]) -> None:
-    """Refuse a command line with a value that is empty, as `--pool "$POOL"` is where the variable is not set, or that
-    is no text. An empty value is never taken for the default. Raises InvalidInput.
+    """Refuse a command line with an empty value, as `--pool "$POOL"` is where the variable is not set, or one not in
+    UTF-8. An empty value is never taken for the default. Raises InvalidInput.
     """
     for before, one in zip(("", *arguments), arguments, strict=False):
         name, equals, value = one.partition("=") if one.startswith("--") else (before, "=", one)
@@ -142,7 +142,7 @@ def _without_arguments(problem: click.exceptions.NoArgsIsHelpError, program: str
         click.echo(context.get_help())
         return ExitCode.DONE
     names = ", ".join(group.list_commands(context))
-    return _complain(program, f"`{context.command_path}` does nothing by itself; write one of {names} after it", ExitCode.WRONG)
+    return _complain(program, f"`{context.command_path}` is a group of commands; write one of {names} after it", ExitCode.WRONG)
 
 
 def _complain(program: str, text: str, code: int) -> int:

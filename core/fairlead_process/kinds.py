@@ -218,7 +218,7 @@ class File:
 
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE)
-"""Of a host's name; underscores are no letters of DNS, and occur."""
+"""A part of a host's name; underscores occur, though DNS has none."""
 
 PORT = Whole("port", 0, 65535)
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from fairlead.errors import shown
-from fairlead.instants import TIME_WANTED, read_time
+from fairlead.instants import TIME_WANTED, is_usual, read_time
 from fairlead_process.clock import utc_now
 from fairlead_process.kinds import Kind
 
@@ -79,7 +79,7 @@ class WholeOption(click.IntRange):
         return number
 
 
-class KindOption(click.ParamType):
+class KindOption(click.ParamType[Any]):
     """A value of a kind that settings have too, such as an address; see `fairlead_process.kinds`."""
 
     def __init__(self, kind: Kind[Any], name: str = "text") -> None:
@@ -95,14 +95,16 @@ class KindOption(click.ParamType):
             self.fail(f"{'it' if self._kind.secret else shown(value)} cannot be used; write {self._kind.wanted}", param, ctx)
 
 
-class TimeOption(click.ParamType):
+class TimeOption(click.ParamType[str]):
     """A time as people write it, `now-6h` or RFC 3339; it stays text, for the API to reckon with its own clock."""
 
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            read_time(value, utc_now())
+            usual = is_usual(read_time(value, utc_now()))
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} cannot be used; write {TIME_WANTED}, of the years 2000 to 2199", param, ctx)
+            usual = False
+        if not usual:
+            self.fail(f"{value!r} cannot be used; write {TIME_WANTED}, in the years 2000 to 2199", param, ctx)
         return str(value)

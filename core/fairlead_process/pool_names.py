@@ -1,4 +1,4 @@
-"""How every command is told a pool: `NAME` in the namespace of `-n`, or `NAMESPACE/NAME`."""
+"""How a pool is named in every command: `NAME` in the namespace of `-n`, or `NAMESPACE/NAME`."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -64,7 +64,7 @@ def one_line_errors(program: str) -> Iterator[None]:
 def line_of(problem: Exception) -> str | None:
     """One line for a person about an error raised on purpose or by the operating system; None for a bug in Fairlead.
 
-    Of a group of errors, as tasks that run together end with, the first counts.
+    The first error counts in a group, which tasks that run together end with.
     """
     while isinstance(problem, ExceptionGroup):
         problem = problem.exceptions[0]

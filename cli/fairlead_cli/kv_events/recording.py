@@ -32,7 +32,7 @@ OUTPUT_TOKENS = 16
 QUIET_SECONDS = 1.0
 """Without an event after the last request, all that it caused have arrived."""
 CONNECT_SECONDS = 1.0
-"""ZMQ tells no subscriber when it is subscribed; an engine on the other side of a network needs less."""
+"""ZMQ does not report a subscription; an engine on the other side of a network needs less."""
 _WORDS = (
     "river",
     "stone",
@@ -53,7 +53,7 @@ _WORDS = (
 
 
 class EngineUnsuitable(FairleadError):
-    """The engine does not tell what a recording needs."""
+    """The engine lacks something that a recording needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class Recorder:
             answer.raise_for_status()
             found = read_sources(answer.content, self.engine_type, f"{urlsplit(self.url).hostname}:0")
         except (httpx.HTTPStatusError, SourcesUnreadable) as error:
-            raise EngineUnsuitable(f"{self.url} does not say where it publishes KV events: {error}") from None
+            raise EngineUnsuitable(f"{self.url} names no endpoint of KV events: {error}") from None
         if not found or any(one.connects for one in found):
             raise EngineUnsuitable(f"{self.url} publishes no KV events that one can connect to; start it with an endpoint tcp://*:PORT")
         return found

@@ -16,7 +16,7 @@ def check_time(field_name: str, seconds: float) -> None:
 
 
 def check_instant(field_name: str, written: object, instant: datetime) -> datetime:
-    """The instant. Raises InvalidInput outside the years 2000 to 2199; see `read_time`."""
+    """The instant. Raises InvalidInput outside the years 2000 to 2199; see `is_usual`."""
     if not is_usual(instant):
         raise InvalidInput(field_name, written, "write a time of the years 2000 to 2199")
     return instant
@@ -25,10 +25,10 @@ def check_instant(field_name: str, written: object, instant: datetime) -> dateti
 def parse_time(field: str, text: str, now: datetime) -> datetime:
     """The time that `text` means. Raises InvalidInput naming `field`."""
     try:
-        return read_time(text, now)
+        found = read_time(text, now)
     except (ValueError, OverflowError) as error:
-        remedy = str(error) if "years" in str(error) else f"write {TIME_WANTED}"
-        raise InvalidInput(field, text, remedy) from error
+        raise InvalidInput(field, text, f"write {TIME_WANTED}") from error
+    return check_instant(field, text, found)
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:

@@ -144,8 +144,8 @@ def _problem(response: httpx.Response) -> ApiProblem | ApiUnreachable:
 
 
 def _of_kubernetes(content: bytes) -> str:
-    """The message of a Kubernetes Status, which an API server answers in place of what is behind its proxy; empty if it
-    is none.
+    """The message of a Kubernetes Status, which an API server answers in place of what is behind its proxy; empty of
+    another document.
     """
     try:
         found = msgspec.json.decode(content, type=dict[str, Any])

@@ -119,7 +119,9 @@ def replay(
     key = optional_pool(pool, namespace)
     origins = tuple(_origin(url) for url in urls)
     headers = [
-        (name, value) for name, value in (("x-fairlead-pool", key and str(key)), ("authorization", token and f"Bearer {token}")) if value
+        (name, value)
+        for name, value in (("x-fairlead-pool", None if key is None else str(key)), ("authorization", token and f"Bearer {token}"))
+        if value
     ]
     for name, value in (*headers, (session_header, "")):
         if not name.isascii() or not value.isascii() or any(sign in name + value for sign in "\r\n"):
@@ -141,7 +143,9 @@ def replay(
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, end, number, stop)
-        served_model = model or await find_model(client, origins, headers, key and str(key), patient=repeat, stop=stop, console=err)
+        served_model = model or await find_model(
+            client, origins, headers, None if key is None else str(key), patient=repeat, stop=stop, console=err
+        )
         sender = Sender(client, origins, headers, session_header, timeout, retry_rejected, time.monotonic)
         running = Replay(
             rows=rows,

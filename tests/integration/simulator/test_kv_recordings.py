@@ -23,7 +23,7 @@ def test_an_index_agrees_with_what_was_recorded(start_engine: StartEngine, tmp_p
     out = tmp_path / "recording.jsonl.gz"
     assert record(start_engine(*FLAGS).url, out, "--requests", "60", "-o", "json") == 0
     told = json.loads(capsys.readouterr().out)
-    rows = [json.loads(line) for line in gzip.open(out)]
+    rows = [json.loads(line) for line in gzip.decompress(out.read_bytes()).splitlines()]
     assert (told["requests"], told["batches"]) == (60, sum(row["kind"] == "event" for row in rows))
     assert 0 < told["cached_tokens"] < told["prompt_tokens"]
     assert command_line.run(["kv-events", "check", str(out), "-o", "json"]) == 0
