@@ -62,6 +62,7 @@ may stand anywhere. `--service NAMESPACE/NAME:PORT` names another Service than S
 ([install.md](install.md#who-may-sign-in)). The API server keeps the `Authorization` header to itself, so the token is sent as `X-Fairlead-Token`. A name with
 a slash in it, as a session may have, cannot be asked for this way: the API server decodes it. `FAIRLEAD_URL` is not heeded.
 
+krew installs it from an archive that `scripts/krew_plugin.py WHEEL OUT URI HOMEPAGE` packs, with the manifest beside it; no release is published yet.
 kubectl 1.26 or newer completes commands and options by `kubectl_complete-fairlead`, which is installed beside it.
 
 ## Commands

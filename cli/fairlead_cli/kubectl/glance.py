@@ -87,4 +87,4 @@ def _lines(detail: PoolDetail, advice: AdviceReport) -> list[str]:
 
 
 def _is_bad(condition: Any) -> bool:
-    return condition.type == "Ready" and condition.status != "True"
+    return bool(condition.type == "Ready" and condition.status != "True")

@@ -104,7 +104,7 @@ def test_nobody_listening_ends_with_one_line(trace: Path, model: list[str]) -> N
     url = f"http://127.0.0.1:{free_port()}"
     ended = replay("--trace", str(trace), "--url", url, *model)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(f"Error: cannot connect to {url}: ")
+    assert ended.stderr.startswith(f"fairlead replay: cannot connect to {url}: ")
     assert ended.stderr.endswith("is the router running, and is --url right?\n")
     assert ended.stderr.count("\n") == 1
 
