@@ -16,13 +16,15 @@ class FairleadError(Exception):
 LONGEST_SHOWN = 120
 """Characters of a value that an error message repeats."""
 
-_CREDENTIALS = re.compile(r"(?<=//)[^/@\s]*@")
+_CREDENTIALS = re.compile(r"(?<=//)\S*@")
 """What stands before the host of a URL: a user, and often a password."""
+_PARAMETERS = re.compile(r"(?<=//)([^\s?'\"]*)\?[^\s'\"]+")
+"""What stands behind its path, where tokens may be."""
 
 
 def shown(value: object) -> str:
     """A value as an error message repeats it: not longer than a line, and without the credentials of a URL in it."""
-    text = _CREDENTIALS.sub("…@", repr(value.value if isinstance(value, Enum) else value))
+    text = _PARAMETERS.sub(r"\1?…", _CREDENTIALS.sub("…@", repr(value.value if isinstance(value, Enum) else value)))
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} … ({len(text):,} characters)"
 
 

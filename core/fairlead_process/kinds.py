@@ -164,7 +164,7 @@ class Address:
 
     @property
     def wanted(self) -> str:
-        return f"an address such as {self.example}"
+        return f"an address such as {self.example} without user and password"
 
     def parse(self, text: str) -> str:
         parts = urlsplit(text)
@@ -184,7 +184,7 @@ class Addresses:
 
     @property
     def wanted(self) -> str:
-        return f"an address such as {self.example}, or several with commas between them"
+        return f"an address such as {self.example} without user and password, or several with commas between them"
 
     def parse(self, text: str) -> tuple[str, ...]:
         found = tuple(dict.fromkeys(Address(self.example).parse(part.strip()) for part in text.split(",") if part.strip()))

@@ -32,7 +32,7 @@ from fairlead_web.frame.settings import AloneSettings
 SECRET = "hunter2"
 BAD_URLS = (
     "foo", "ftp://x", "http://", "http://h:abc", "http://127.0.0.1:99999", "http://127.0.0.1:0", "http://[::1", f"http://me:{SECRET}@h:1",
-    "http://h/?a=b", "http://h#x", "http://a b", "http://h\nx", "http://.", "http://" + "a" * 64, "http://-x",
+    f"http://h/?a={SECRET}", f"http://me:{SECRET}/x@h", "http://h#x", "http://a b", "http://h\nx", "http://.", "http://" + "a" * 64, "http://-x",
 )  # fmt: skip
 NO_NUMBERS = ("abc", "nan", "NaN", "1e999", "-1e999", "1,5", "0x10", "one", "'")
 WORKING = "the command began to work"
@@ -95,7 +95,7 @@ def test_a_value_that_cannot_be_used_is_named_with_what_to_write(
             line = refused(path, command, words_with(command, param, value), capsys)
             assert f"{name_of(param)}: " in line and "; write " in line
             assert SECRET not in line
-            assert SECRET in value or repr(value)[1:41].strip("'") in line
+            assert SECRET in value or repr(value)[1:41].strip("'").partition("?")[0] in line
 
 
 @OF_EACH
