@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from fairlead.errors import shown
+from fairlead_client.tls import lenient
 from fairlead_process.kinds import Address
 
 _ADDRESS = Address("http://127.0.0.1:8000")
@@ -203,7 +204,7 @@ class HttpClient:
 
     async def _connect(self, origin: Origin) -> Connection:
         if origin.secure and self._tls is None:
-            self._tls = ssl.create_default_context()
+            self._tls = lenient(ssl.create_default_context())
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
                 Connection, origin.host, origin.port, ssl=self._tls if origin.secure else None
