@@ -96,8 +96,8 @@ def test_a_token_is_made_listed_and_revoked(command: Command) -> None:
     listed = document(command("tokens", "list", "-o", "json", role="admin")[1])
     assert listed and not any(one["secret"] for one in listed)
     assert listed[0]["id"] in command("tokens", "list", role="admin")[1]
-    code, out, _ = command("tokens", "revoke", made["id"], "--yes", "-o", "json", role="admin")
-    assert (code, document(out)) == (0, {"id": made["id"], "done": "revoked"})
+    code, out, _ = command("tokens", "revoke", listed[0]["id"], "--yes", "-o", "json", role="admin")
+    assert (code, document(out)) == (0, {"id": listed[0]["id"], "done": "revoked"})
     assert command("tokens", "list", role="viewer")[0] == 1
 
 
