@@ -7,10 +7,11 @@ import click
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import json_option, print_facts, print_json, short, when
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
 from fairlead_process.clock import utc_now
+from fairlead_process.option_types import WholeOption
+from fairlead_process.pool_names import pool_argument
 
 COLUMNS = ("at (UTC)", "id", "actor", "role", "action", "object", "result", "reason")
 
@@ -21,7 +22,7 @@ def audit() -> None:
 
 
 @audit.command("list")
-@pool_option
+@pool_argument
 @click.option("--actor", help="Only by this actor; with * at the end by all that begin so.")
 @click.option("--action", help="Only this action, such as plan.applied, or plan.*.")
 @click.option("--object", "object", help="Only on this object, such as default/chat; with * at the end all that begin so.")
@@ -34,7 +35,7 @@ def list_entries(span: dict[str, Any], limit: int, look: Look, **filters: Any) -
 
 
 @audit.command()
-@click.argument("entry", metavar="ID", type=int)
+@click.argument("entry", metavar="ID", type=WholeOption(1, 2**63 - 1))
 @look_options
 def show(entry: int, look: Look) -> None:
     """Show one entry, with what it changed."""

@@ -3,6 +3,7 @@ another plan.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import click
@@ -12,15 +13,33 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.tables import MIGRATIONS_MODES, PoolKey
 from fairlead_cli.asking import ask
-from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named, tell_and_apply
+from fairlead_cli.planning import (
+    Approval,
+    Change,
+    Outcome,
+    approval_options,
+    carry_out,
+    plan_and_apply,
+    planned,
+    require_done,
+    tell_and_apply,
+)
+from fairlead_cli.printing import print_json
 from fairlead_client.client import ControlApi
+from fairlead_client.resources.kind_facts import Input
 from fairlead_client.resources.plan_kinds import OF_INSTANCES, SECTIONS, PlanKind, PlanRequest, ScheduleAction
+from fairlead_process.option_types import NumberOption, TimeOption
+from fairlead_process.pool_names import name_argument, namespace_option, pool_named
 from fairlead_process.yaml_documents import complaint, read_yaml
 
 
 @click.group()
 def change() -> None:
     """Change a pool by a plan, which is shown with its effect first; `undo` takes an applied one back."""
+
+
+def _bounded(one: Input) -> NumberOption:
+    return NumberOption(least=-inf if one.least is None else one.least, most=inf if one.most is None else one.most)
 
 
 def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
@@ -34,7 +53,7 @@ def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
         "session": click.argument("session"),
         "revision": click.argument("revision", type=click.IntRange(1)),
     }
-    of_fields = [click.argument(one.name, type=click.FloatRange(one.least, one.most)) for one in kind.facts.inputs]
+    of_fields = [click.argument(one.name, type=_bounded(one)) for one in kind.facts.inputs]
     return [one for name in kind.facts.takes for one in (of_fields if name == "fields" else [asked[name]])]
 
 
@@ -42,13 +61,13 @@ def _add_command(kind: PlanKind) -> None:
     """Adds the command of a kind that has one of its own: `fairlead change scale chat 5`."""
     facts = kind.facts
 
-    def carry_out(name: str, approval: Approval, **given: Any) -> None:
+    def changed(name: str, approval: Approval, **given: Any) -> None:
         fields = {one.name: given.pop(one.name) for one in facts.inputs}
         role = given.pop("role", None)
         request = PlanRequest(kind=kind, fields=fields or None, role=None if role is None else Role(role), **given)
         plan_and_apply(pool_named(name), request, approval)
 
-    command: Any = approval_options(carry_out)
+    command: Any = approval_options(changed)
     for one in reversed(_inputs(kind)):
         command = one(command)
     change.command(kind.value, help=f"{facts.command} The token needs the role {facts.role}.")(name_argument(command))
@@ -63,25 +82,32 @@ for _kind in PlanKind:
 @click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
 @click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
 @click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not so already.")
+@namespace_option
 @approval_options
-def migrations(mode: str, names: tuple[str, ...], all_pools: bool, approval: Approval) -> None:
+def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: str | None, approval: Approval) -> None:
     """Pause the migrations of pools, or let them go on. The token needs the role operator."""
     if bool(names) is all_pools:
         raise InvalidInput("NAME", None, "name at least one pool, or write --all")
     wanted = next(one for one in MIGRATIONS_MODES if one.lower() == mode)
+    request = PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted})
+    pools = _other_pools(wanted, approval) if all_pools else [pool_named(name, namespace) for name in names]
+    made: dict[PoolKey, Change] = {}
     refused = 0
-    changed: list[PoolKey] = []
-    pools = _other_pools(wanted, approval) if all_pools else [pool_named(name) for name in names]
     for pool in pools:
-        click.echo(f"{pool}:")
+        approval.tell(f"{pool}:")
         try:
-            if plan_and_apply(pool, PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted}), approval):
-                changed.append(pool)
+            made[pool] = carry_out(pool, planned(pool, request, approval), approval)
+            require_done(made[pool])
         except click.ClickException as error:  # the others are still to be changed
             refused += 1
-            error.show()
+            click.echo(f"{pool}: {error.format_message()}", err=True)
+        except click.exceptions.Exit:
+            refused += 1
         except click.Abort as stopped:
+            changed = [one for one, change in made.items() if change.done is Outcome.APPLIED]
             raise _left_off(stopped, changed, [one for one in pools if one not in changed]) from stopped
+    if approval.as_json:
+        print_json([change.document() for change in made.values()])
     if refused:
         raise click.ClickException("1 pool was not changed" if refused == 1 else f"{refused} pools were not changed")
 
@@ -121,7 +147,7 @@ def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
 @click.argument("action", type=click.Choice([action.value for action in ScheduleAction]))
 @click.argument("schedule")
 @click.option("--spec", type=click.File("rb"), help="For set: a file with the schedule as a manifest writes it, without its name.")
-@click.option("--start", help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
+@click.option("--start", type=TimeOption(), help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
 @approval_options
 def schedule(name: str, action: str, schedule: str, spec: Any, start: str | None, approval: Approval) -> None:
     """Set, delete, pause or resume a schedule, skip a start of it or add one. The token needs the role operator."""
@@ -172,18 +198,28 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
     for one in given:
         path, equals, text = one.partition("=")
         *sections, name = path.split(".")
-        if not equals or not name:
+        if not equals or not name or not all(sections):
             raise InvalidInput("FIELD=VALUE", one, "write a field of the section and its value, such as ttft=3s")
         inner = found
         for section in sections:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
                 raise InvalidInput("FIELD=VALUE", one, f"{section} has a value of its own already; write it whole, or by its fields")
-        try:
-            inner[name] = read_yaml(text)
-        except yaml.YAMLError as error:
-            raise InvalidInput(path, text, f"write the value as YAML ({complaint(error)})") from error
+        inner[name] = _value(path, text)
     return found
+
+
+def _value(path: str, text: str) -> Any:
+    """A field's value. Nothing, or only a comment, is YAML's null, and nobody means the default by it. Raises
+    InvalidInput.
+    """
+    try:
+        value = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise InvalidInput(path, text, f"write the value as YAML ({complaint(error)})") from error
+    if value in (None, "") and text.strip() not in {"null", "~"}:
+        raise InvalidInput(path, text, "write a value, or null for the default; the variable it is from may be empty")
+    return value
 
 
 def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:

@@ -9,17 +9,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlead.errors import FairleadError
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import pool_named
 from fairlead_cli.printing import json_option, print_json, print_table
 from fairlead_client.resources.engine_fits import MOST_BATCHED_TOKENS, EngineFit, FitAccuracy, ServedRequests
 from fairlead_process.clock import utc_now
+from fairlead_process.option_types import InputUnusable, TimeOption, WholeOption
+from fairlead_process.pool_names import METAVAR, namespace_option, optional_pool
 from fairlead_simulator.engine_fit.engine_files import EngineFile, write_engine
 from fairlead_simulator.engine_fit.fitting import fit
 from fairlead_simulator.engine_fit.record_files import read_records
 from fairlead_simulator.engine_fit.records import ServedRecord
 from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import OutputUnwritable, RecordsUnusable, SimulatorError
-from fairlead_simulator.option_types import InputUnusable, WholeOption
 
 MOST_UNKNOWN = 0.2
 """Share of a pool's requests: with more unrecorded ones, engines had work that the fit does not see."""
@@ -44,9 +44,12 @@ def list_engines(as_json: bool) -> None:
 
 @engines.command("fit")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--pool", metavar="[NAMESPACE/]NAME", help="Fit to what was recorded of this pool, in place of FILE.")
-@click.option("--from", "start", default="now-1h", show_default=True, help="With --pool: the beginning, RFC 3339 or as now-1h.")
-@click.option("--to", "end", default="now", show_default=True, help="With --pool: the end.")
+@click.option("--pool", metavar=METAVAR, help="Fit to what was recorded of this pool, in place of FILE.")
+@namespace_option
+@click.option(
+    "--from", "start", type=TimeOption(), default="now-1h", show_default=True, help="With --pool: the beginning, RFC 3339 or as now-1h."
+)
+@click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="With --pool: the end.")
 @click.option(
     "--store", is_flag=True, help="With --pool: what-if and plans simulate the pool by this fit from now on; needs the role operator."
 )
@@ -71,6 +74,7 @@ def list_engines(as_json: bool) -> None:
 def fit_command(
     file: Path | None,
     pool: str | None,
+    namespace: str | None,
     start: str,
     end: str,
     store: bool,
@@ -94,7 +98,7 @@ def fit_command(
         raise click.UsageError("give FILE or --pool, one of them")
     if store and pool is None:
         raise click.UsageError("--store keeps a fit with its pool; give --pool")
-    key = None if pool is None else pool_named(pool)
+    key = optional_pool(pool, namespace)
     try:
         if key is not None:
             served = ask(url, token, lambda api: api.served_requests(key, start=start, end=end))

@@ -8,10 +8,10 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.explanations.explaining_moves import cause_facts
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import print_facts, seconds, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.moves import Migration, Move, ReRoute
+from fairlead_process.pool_names import pool_argument
 
 COLUMNS = ("at (UTC)", "id", "pool", "session", "from", "to", "why", "predicted gain", "faster than staying", "outcome")
 _requests = click.option("--requests", is_flag=True, help="Re-routes of single requests, instead of sessions that moved.")
@@ -24,7 +24,7 @@ def migrations() -> None:
 
 @migrations.command("list")
 @_requests
-@pool_option
+@pool_argument
 @click.option("--source", help="Only away from this instance.")
 @click.option("--target", help="Only to this instance.")
 @click.option("--session", help="Only of this session.")

@@ -7,12 +7,13 @@ import msgspec
 
 from fairlead_cli.asking import ask
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import Approval, approval_options, expected_lines, kept_lines, lines_of, pool_named, pool_option, tell_and_apply
+from fairlead_cli.planning import Approval, approval_options, expected_lines, kept_lines, lines_of, tell_and_apply
 from fairlead_cli.printing import print_facts, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.plans import HandOverResult, Plan
+from fairlead_process.pool_names import pool_argument, pool_named
 
 COLUMNS = ("made (UTC)", "id", "pool", "kind", "state", "by", "applied (UTC)", "applied by", "undo until (UTC)")
 _id = click.argument("plan_id", metavar="ID")
@@ -24,7 +25,7 @@ def plans() -> None:
 
 
 @plans.command("list")
-@pool_option
+@pool_argument
 @click.option("--kind", type=click.Choice([one.value for one in PlanKind]), help="Only of this kind.")
 @click.option("--by", "created_by", help="Only those that this person made.")
 @range_options

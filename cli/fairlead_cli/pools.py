@@ -6,11 +6,12 @@ from fairlead.capabilities import in_words
 from fairlead.instances import Role
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named
-from fairlead_cli.printing import percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
+from fairlead_cli.planning import Approval, approval_options, plan_and_apply
+from fairlead_cli.printing import json_option, percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
+from fairlead_process.pool_names import name_argument, pool_named
 
 COLUMNS = (
     "pool",
@@ -41,7 +42,7 @@ def list_pools(limit: int, look: Look) -> None:
         fetch=lambda api, query: api.pools(cursor=query["cursor"], limit=query["limit"]),
         path="/v1/pools",
         columns=COLUMNS,
-        row=_row,
+        row=row,
         empty="There is no pool.",
     )
     show_list(look, listed, {}, limit)
@@ -60,7 +61,7 @@ def show(name: str, look: Look) -> None:
             return
         one = found.pool
         facts = [("TTFT SLO", seconds(one.ttft_slo_seconds)), ("goal", f"{one.slo_percentile:g}%"), ("owner", short(one.owner))]
-        print_facts([*zip(COLUMNS, _row(one), strict=True), *facts, ("live routers", f"{found.live_routers}")])
+        print_facts([*zip(COLUMNS, row(one), strict=True), *facts, ("live routers", f"{found.live_routers}")])
         click.echo()
         known = [(one.name, one.value, one.source, one.spread) for one in in_words(found.capability)]
         print_table(("an instance", "value", "source", "P10 to P90"), known)
@@ -75,11 +76,15 @@ def show(name: str, look: Look) -> None:
 
 @pools.command()
 @name_argument
+@json_option
 @url_option
 @token_option
-def revisions(name: str, url: tuple[str, ...], token: str | None) -> None:
+def revisions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """List the revisions of a pool: its engine and templates as they were, and what going back would change."""
     found = ask(url, token, lambda api: api.rollout(pool_named(name)))
+    if as_json:
+        print_json(found)
+        return
     for line in _progress(found):
         click.echo(line)
     if not found.revisions:
@@ -142,7 +147,8 @@ def resume(name: str, approval: Approval) -> None:
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), approval)
 
 
-def _row(one: PoolSummary) -> tuple[str, ...]:
+def row(one: PoolSummary) -> tuple[str, ...]:
+    """One pool under COLUMNS."""
     return (
         f"{one.namespace}/{one.name}",
         "yes" if one.ready else one.ready_reason,

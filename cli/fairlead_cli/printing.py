@@ -10,24 +10,39 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from fairlead_process.commands import ExitCode
+from fairlead_process.option_types import output_option
+
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command `-o table|json` (and `--json`, its older spelling), which it gets as `as_json`."""
 
-    @click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="A table, or JSON for programs."
-    )
     @click.option("--json", "old_spelling", is_flag=True, hidden=True)
     @wraps(command)
-    def with_output(*arguments: Any, output: str, old_spelling: bool, **options: Any) -> Any:
-        return command(*arguments, as_json=old_spelling or output == "json", **options)
+    def with_output(*arguments: Any, as_json: bool, old_spelling: bool, **options: Any) -> Any:
+        return command(*arguments, as_json=old_spelling or as_json, **options)
 
-    return with_output
+    return output_option(with_output)
 
 
 def print_json(found: object) -> None:
     """Resources as they come from the API, indented."""
     click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+
+
+def print_done(as_json: bool, found: object, line: str) -> None:
+    """What was done: the resource as it is now, or a line for people."""
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(line)
+
+
+def confirm(yes: bool, question: str) -> None:
+    """Ask for a yes, unless it was given. Raises Exit if the answer is no."""
+    if not yes and not click.confirm(question, err=True):
+        click.echo("Nothing was changed.", err=True)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -6,17 +6,21 @@ import click
 
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named
+from fairlead_cli.planning import Approval, approval_options, plan_and_apply
 from fairlead_cli.printing import json_option, print_json, print_table, time_words
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
+from fairlead_process.option_types import NumberOption, TimeOption
+from fairlead_process.pool_names import name_argument, pool_named
 
-_from = click.option("--from", "start", default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
-_to = click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
+_from = click.option("--from", "start", type=TimeOption(), default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
+_to = click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
 _class = click.option("--class", "priority_class", help="Requests of this priority class only.")
 _ttft = click.option("--ttft", help="Time to first token, such as 5s; default: the present target.")
 _tpot = click.option("--tpot", help="Time per output token, such as 80ms; default: the present target.")
-_percentile = click.option("--percentile", type=float, help="Goal, in percent of requests; default: the present goal.")
+_percentile = click.option(
+    "--percentile", type=NumberOption(most=100, positive=True), help="Goal, in percent of requests; default: the present goal."
+)
 
 
 @click.group()

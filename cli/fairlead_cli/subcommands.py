@@ -58,7 +58,15 @@ def _down() -> click.Command:
 def _replay() -> click.Command:
     from fairlead_simulator.replay.command import replay
 
+    [url] = [one for one in replay.params if one.name == "urls"]
+    url.default = _gateways
     return replay
+
+
+def _gateways() -> tuple[str, ...]:
+    from fairlead_cli.asking import gateways
+
+    return gateways()
 
 
 def _simulate() -> click.Command:
@@ -86,7 +94,7 @@ def _verify() -> click.Command:
 
 
 def _kv_events() -> click.Command:
-    from fairlead_cli.kv_events.check import kv_events
+    from fairlead_cli.kv_events.commands import kv_events
 
     return kv_events
 
@@ -175,6 +183,12 @@ def _keys() -> click.Command:
     return keys
 
 
+def _tokens() -> click.Command:
+    from fairlead_cli.tokens import tokens
+
+    return tokens
+
+
 def _what_if() -> click.Command:
     from fairlead_cli.what_if import what_if
 
@@ -219,7 +233,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "traces": Subcommand(help="Look at traces, or make them.", load=_traces, extra="simulator"),
     "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
-    "kv-events": Subcommand(help="Check an engine's KV events against its own count.", load=_kv_events, extra="router"),
+    "kv-events": Subcommand(help="Record an engine's KV events, and check them against its own count.", load=_kv_events, extra="router"),
     "change": Subcommand(help="Change a pool by a plan, shown with its effect first, and undo it.", load=_change, extra="web"),
     "pools": Subcommand(help="List and show pools; go back to a revision, pause or resume a rollout.", load=_pools, extra="web"),
     "instances": Subcommand(help="A pool's instances: their state, their load, their cache.", load=_instances, extra="web"),
@@ -234,6 +248,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     ),
     "advice": Subcommand(help="What hurts the pools, why, and the plan that would help.", load=_advice, extra="web"),
     "keys": Subcommand(help="List, make and revoke API keys of the gateway's clients; what one was used for.", load=_keys, extra="web"),
+    "tokens": Subcommand(help="List, make and revoke tokens of the control API.", load=_tokens, extra="web"),
     "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best.", load=_what_if, extra="web"),
     "audit": Subcommand(help="Who did what; verify that the log is unchanged.", load=_audit, extra="web"),
     "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),

@@ -22,6 +22,7 @@ from fairlead_api.infra.upgrading import upgrade
 from fairlead_api.settings import Settings
 from fairlead_process.doors import Door, DoorPlan, take_files
 from fairlead_process.http_connections import http_server
+from fairlead_process.option_types import NumberOption
 from fairlead_process.starting import bind
 
 COLLECTED_AFTER = (50_000, 10, 10)
@@ -52,7 +53,9 @@ def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
 
     @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
     @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
-    @click.option("--wait-for-database", default=10.0, show_default=True, help="Seconds to wait for the database at start.")
+    @click.option(
+        "--wait-for-database", type=NumberOption(), default=10.0, show_default=True, help="Seconds to wait for the database at start."
+    )
     @wraps(command)
     def with_place(host: str, port: int, wait_for_database: float) -> None:
         command(Place(host=host, port=port, wait_for_database=wait_for_database))

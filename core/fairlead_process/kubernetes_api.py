@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -234,19 +235,26 @@ async def open_session(kubeconfig: str | None, connections: int, *traces: aiohtt
     return api.configuration.host, aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=list(traces))
 
 
+def _require_a_file(kubeconfig: str) -> None:
+    """Raises FileNotFoundError when no file of the list is there: the client reads that as an empty kubeconfig."""
+    if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):
+        raise FileNotFoundError("there is no such file")
+
+
 async def _log_in(kubeconfig: str | None) -> client.ApiClient:
     configuration = client.Configuration()
     # What Python 3.13 refuses beyond chain, dates and name: many clusters' authorities lack key usage or identifiers.
     configuration.disable_strict_ssl_verification = True
     try:
         if kubeconfig is not None:
+            _require_a_file(kubeconfig)
             await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)
         # Asked once: a session that trusts the environment asks at every request, in a thread: a third of its cost.
         configuration.proxy = configuration.proxy or proxy_for(configuration.host, os.environ)
         return client.ApiClient(configuration=configuration)
-    except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+    except Exception as error:  # the client's reader fails in its own ways at a document that is no kubeconfig
         told = isinstance(error, config.ConfigException | OSError)
         reason = (
             " ".join(str(error).split()) if told else complaint(error) if isinstance(error, yaml.YAMLError) else "it is not a kubeconfig"

@@ -62,7 +62,12 @@ def one_line_errors(program: str) -> Iterator[None]:
 
 
 def line_of(problem: Exception) -> str | None:
-    """One line for a person about an error raised on purpose or by the operating system; None for a bug in Fairlead."""
+    """One line for a person about an error raised on purpose or by the operating system; None for a bug in Fairlead.
+
+    The first error counts in a group, which tasks that run together end with.
+    """
+    while isinstance(problem, ExceptionGroup):
+        problem = problem.exceptions[0]
     if isinstance(problem, OSError) and problem.filename and problem.strerror:
         return f"{problem.filename}: {problem.strerror}"
     return " ".join(str(problem).splitlines()) if isinstance(problem, FairleadError | OSError) else None

@@ -23,7 +23,7 @@ class SandboxSettings:
         repr=False,
         metadata=variable(
             "FAIRLEAD_DATABASE_URL",
-            Text("postgresql+psycopg://user:password@host:5432/database", "URL"),
+            Text("postgresql://user:password@host:5432/database", "URL"),
             "a Postgres of yours to use",
             "its contents outlive the sandbox",
             default_shown="one of its own",

@@ -14,6 +14,7 @@ import click
 from fairlead_client.internal import SystemApi
 from fairlead_operator.settings import ControlPlaneSettings
 from fairlead_process.clock import SteadyClock
+from fairlead_process.commands import run_program
 from fairlead_process.environment import group, read
 from fairlead_process.logs import LogSettings
 from fairlead_process.policies import installed_policies
@@ -65,4 +66,4 @@ async def _run(settings: SourceSettings, files: StateFiles) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_serve.source_process")
+    run_program(main, "python -m fairlead_serve.source_process")

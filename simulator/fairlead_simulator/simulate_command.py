@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fairlead.errors import FairleadError
 from fairlead.instances import Role
+from fairlead_process.option_types import InputUnusable, NumberOption, WholeOption, output_option
 from fairlead_simulator.engine_fit.engine_files import read_engine
 from fairlead_simulator.engine_model.block_caches import Eviction
 from fairlead_simulator.engine_model.presets import PRESETS, EnginePreset, preset
@@ -39,7 +40,6 @@ from fairlead_simulator.experiments.measuring import Targets
 from fairlead_simulator.experiments.result_tables import result_tables, scaling_lines
 from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
 from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_timeline
-from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.simulation.kv_events import KvEventQuality
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pools import Clients, SimulatedPool
@@ -165,6 +165,7 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     help="JSON file with a pool's sections scaling and ratio: the pool scales itself; see docs/simulator.md.",
 )
 @click.option("--jobs", type=WholeOption(1, 256), default=1, show_default=True, help="Processes.")
+@output_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write a row per run here.")
 @click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots (PNG and SVG) into this folder.")
 def simulate(**options: Any) -> None:
@@ -397,21 +398,27 @@ def _run(workload: Workload, cells: list[Cell], options: dict[str, Any], err: Co
 
 
 def _tell(results: list[CellResult], workload: Workload, options: dict[str, Any], console: Console) -> None:
-    for table in result_tables(results):
-        console.print(table)
-    for line in scaling_lines(results):
-        console.print(line, highlight=False, soft_wrap=True)
+    if options["as_json"]:
+        click.echo(_document(workload, results).decode())
+    else:
+        for table in result_tables(results):
+            console.print(table)
+        for line in scaling_lines(results):
+            console.print(line, highlight=False, soft_wrap=True)
     if options["json_path"] is not None:
-        _write_json(options["json_path"], workload, results)
+        _write_json(options["json_path"], _document(workload, results))
     if options["plots"] is not None:
         _write_plots(options["plots"], results)
 
 
-def _write_json(path: Path, workload: Workload, results: list[CellResult]) -> None:
+def _document(workload: Workload, results: list[CellResult]) -> bytes:
     sessions = None if workload.found_sessions is None else workload.found_sessions.document()
-    rows = [result.document() | {"sessions": sessions} for result in results]
+    return orjson.dumps([result.document() | {"sessions": sessions} for result in results], option=orjson.OPT_INDENT_2)
+
+
+def _write_json(path: Path, document: bytes) -> None:
     try:
-        path.write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2) + b"\n")
+        path.write_bytes(document + b"\n")
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -21,6 +21,7 @@ from fairlead_api.http.problems import of_service, problem_response
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict, Denied, NotAuthenticated, ServiceError
 from fairlead_client import protocol
+from fairlead_client.public.calling import TOKEN_HEADER
 from fairlead_client.resources.access import AccessRole, Identity
 
 IN_PROCESS = "in-process\n"
@@ -104,7 +105,11 @@ def address_of(request: Request) -> str:
 
 
 def bearer(request: Request) -> str | None:
-    """The token of the Authorization header, None without the header. Raises NotAuthenticated for other schemes."""
+    """The token of the Authorization header, or of X-Fairlead-Token where a proxy takes that one for itself, as the
+    Kubernetes API's does; None without both. Raises NotAuthenticated for other schemes.
+    """
+    if (own := request.headers.get(TOKEN_HEADER)) is not None:
+        return own.strip() or None
     header = request.headers.get("authorization")
     if header is None:
         return None

@@ -148,7 +148,8 @@ def section_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     facts, wanted = request.kind.facts, dict(request.fields or {})
     for name, value in wanted.items():
         if name not in facts.fields:
-            raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind {request.kind} changes {', '.join(facts.fields)}")
+            place = f"spec.{facts.section}.{name}"
+            raise InvalidInput(place, value, f"remove it; a plan of kind {request.kind} changes {', '.join(facts.fields)}")
     parameters = wanted.get("parameters")
     if isinstance(parameters, Mapping):
         wanted["parameters"] = replacing((spec.get(facts.section) or {}).get("parameters") or {}, parameters)

@@ -7,14 +7,15 @@ import sys
 import time
 from dataclasses import replace
 from importlib.metadata import version
-from typing import get_args
+from typing import NoReturn, get_args
 
 import click
 import uvicorn
 import uvloop
 
-from fairlead.errors import InvalidInput
 from fairlead.kv_events.engine_hashes import EngineHashing
+from fairlead_process.commands import run_program
+from fairlead_process.option_types import NumberOption, WholeOption
 from fairlead_process.starting import bind
 from fairlead_simulator.engine_model.costs import PrefillCost, TransferCost
 from fairlead_simulator.engine_model.presets import preset
@@ -33,7 +34,7 @@ from fairlead_simulator.engine_server.tokens import ByteTokenizer
 
 _WIDEST_TOKEN_OF_EVENTS = 4
 """In bytes: engines' token ids fit 32 bits."""
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_POSITIVE = NumberOption(positive=True)
 _COUNT = click.IntRange(min=1)
 _DEFAULTS = preset("simulated")
 """The simulator takes pools of such engines to be as this one, with what their spec says."""
@@ -64,7 +65,7 @@ _DEFAULTS = preset("simulated")
 @click.option("--max-waiting", type=_COUNT, default=1024, show_default=True, help="Beyond it requests get 503.")
 @click.option("--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as the figures say.")
 @click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True, help="Bytes of text that are one token here.")
-@click.option("--startup-seconds", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Not ready before.")
+@click.option("--startup-seconds", type=NumberOption(), default=1.0, show_default=True, help="Not ready before.")
 @click.option("--stream-interval-ms", type=_POSITIVE, default=20.0, show_default=True, help="Tokens of that long share one chunk.")
 @click.option(
     "--responses-store/--no-responses-store", default=True, show_default=True, help="Keep responses to be retrieved and continued."
@@ -81,7 +82,7 @@ _DEFAULTS = preset("simulated")
 )
 @click.option(
     "--kv-transfer-latency-ms",
-    type=click.FloatRange(min=0),
+    type=NumberOption(),
     default=_DEFAULTS.transfer.latency_seconds * 1e3,
     show_default=True,
     help="Fixed part of a transfer of KV blocks.",
@@ -114,7 +115,7 @@ _DEFAULTS = preset("simulated")
 @click.option(
     "--kv-events-encoding", type=click.Choice(("maps", "arrays")), default="maps", show_default=True, help="arrays: as older engines."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the words in answers.")
+@click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="Seed of the words in answers.")
 def engine(
     model: str,
     host: str,
@@ -259,15 +260,6 @@ def engine(
         runner.run(serve())
 
 
-def main() -> None:
-    """Run the command; a wrong flag ends with one line on standard error and code 2, a failed start with code 1."""
-    try:
-        engine.main(prog_name="fairlead-engine", standalone_mode=False)
-    except InvalidInput as error:
-        click.echo(f"fairlead-engine: {error}", err=True)
-        sys.exit(2)
-    except click.ClickException as error:
-        click.echo(f"fairlead-engine: {error.format_message()}", err=True)
-        sys.exit(error.exit_code)
-    except click.Abort:
-        sys.exit(130)
+def main() -> NoReturn:
+    """Run the command in `sys.argv`, as every program of Fairlead is run."""
+    run_program(engine, "fairlead-engine")

@@ -12,7 +12,11 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from fairlead.errors import shown
 from fairlead_client.tls import lenient
+from fairlead_process.kinds import Address
+
+_ADDRESS = Address("http://127.0.0.1:8000")
 
 
 class AnswerReader:
@@ -59,14 +63,11 @@ class Origin:
     def parse(url: str) -> "Origin":
         """`http(s)://host[:port][/path]`. Raises ValueError with a remedy."""
         try:
-            parts = urlsplit(url)
-            port = parts.port
+            parts = urlsplit(_ADDRESS.parse(url))
         except ValueError:
-            raise ValueError(f"{url!r} is not a URL; write http://host:port") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is not an http URL; write http://host:port")
+            raise ValueError(f"{shown(url)} cannot be used; write {_ADDRESS.wanted}") from None
         secure = parts.scheme == "https"
-        return Origin(url.rstrip("/"), parts.hostname, port or (443 if secure else 80), secure, parts.path.rstrip("/"))
+        return Origin(url.rstrip("/"), parts.hostname or "", parts.port or (443 if secure else 80), secure, parts.path.rstrip("/"))
 
 
 class Connection(asyncio.Protocol):

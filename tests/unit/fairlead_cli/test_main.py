@@ -52,11 +52,11 @@ def test_a_question_that_nobody_is_there_to_answer_is_a_failure_with_its_remedy(
 
 
 @pytest.mark.parametrize("arguments", [["bogus"], ["up", "--routers", "0"], ["up", "--no-such-option"], ["logs", "a", "b"]])
-def test_a_wrong_command_line_is_exit_code_2_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_line_is_exit_code_2_and_one_line_with_what_to_do(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(arguments) == 2
     error = capsys.readouterr().err
-    assert "Usage: fairlead" in error
-    assert "Traceback" not in error
+    assert error.startswith("fairlead: ") and error.count("\n") == 1
+    assert "; see `fairlead" in error or "; write" in error
 
 
 def test_a_subcommand_whose_packages_are_missing_names_the_extra(
