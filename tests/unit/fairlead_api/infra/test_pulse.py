@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -51,8 +52,8 @@ class Wire:
             raise psycopg.OperationalError("the server closed the connection")
         return self
 
-    async def fetchone(self) -> tuple[bool]:
-        return (False,)
+    async def fetchone(self) -> tuple[bool, float]:
+        return False, time.time()
 
     async def close(self) -> None:
         self._ours.close()
