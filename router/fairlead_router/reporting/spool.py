@@ -6,8 +6,8 @@ from there; these are lost if the process ends before. When the bound is exceede
 decisions) go first; `history` (bindings, migrations, rejections) goes only when no samples are left. A batch that the
 API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from several threads.
 
-Each process dates its batches by a clock of its own. How far the API's clock is ahead of it is kept beside them, so that
-a later process can say by how much their times are wrong.
+Each process dates its batches by its own clock. How far the API's clock is ahead of it is kept beside them, so that a
+later process can say by how much their times are wrong.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from benchmarks.command_line import a_file, above_zero, count, names_of, zero_or
 ROOT = Path(__file__).parents[3]
 COMMANDS = {
     "benchmarks.asking": ["--requests", "0"],
+    "benchmarks.attacks.__main__": ["--attacks", "nonsense"],
     "benchmarks.crashes.__main__": ["--reports", "-4"],
     "benchmarks.decisions": ["--requests", "3"],
     "benchmarks.endpoint_picker": ["--servers", "nonsense"],

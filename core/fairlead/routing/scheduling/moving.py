@@ -64,7 +64,7 @@ class Moving:
         if home is None or home.instance is None:
             self._bind(tracked, session, instance, BindingReason.COLD, now)
             return
-        self.touch_session(session, now)
+        self.touch_session(session, now, tracked.request.owner)
         asked = state.bindings.arrive(session) if home.instance == instance else None
         if asked is not None:
             tracked.migrations.append(asked)
@@ -92,8 +92,8 @@ class Moving:
 
     def _bind(self, tracked: TrackedRequest, session: str, instance: str, reason: BindingReason, now: float) -> str:
         state = self._state
-        change = state.recorder.new_change_id()
-        state.recorder.bound(state.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens, change))
+        change, request = state.recorder.new_change_id(), tracked.request
+        state.recorder.bound(state.bindings.bind(session, instance, reason, now, request.prompt_tokens, change, request.owner))
         return change
 
     def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
@@ -159,9 +159,11 @@ class Moving:
             return False
         return home.instance != instance
 
-    def touch_session(self, session: str, now: float) -> None:
-        """A session was used on its home; this is reported now and then."""
-        refresh = self._state.bindings.touch(session, now)
+    def touch_session(self, session: str, now: float, owner: str | None = None) -> None:
+        """A session was used on its home, by another request of the owner if one is given; this is reported now and
+        then.
+        """
+        refresh = self._state.bindings.touch(session, now, owner)
         if refresh is not None:
             self._state.recorder.bound(refresh)
 
@@ -223,7 +225,8 @@ class Moving:
             bring_along(state, tracked, source, target, now)
             self._record_migration(change, tracked, session, source, target, departure, now)
             reason = departure.cause.trigger
-            state.recorder.bound(state.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens, change))
+            request = tracked.request
+            state.recorder.bound(state.bindings.bind(session, target, reason, now, request.prompt_tokens, change, request.owner))
         else:
             tracked.transfer_from = None
             self.record_reroute(tracked, source, target, departure.cause, now, departure.ttfts)
