@@ -30,11 +30,11 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
-    """A router under attack; the control API's port has the switch of its engines' attacks."""
+    """A router under attack, and the switch of its engines' attacks."""
 
     pid: int
     port: int
-    api_port: int
+    switch_port: int
 
     def memory_mb(self) -> float:
         fields = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if ":" in line)
@@ -45,7 +45,7 @@ class Router:
 
     async def switch(self, attack: str) -> None:
         """Let the hostile engines do this from now on."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.api_port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.switch_port)
         writer.write(f"GET /attack/{attack} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
@@ -54,22 +54,25 @@ class Router:
 @contextmanager
 def routed_world(first_port: int) -> Iterator[Router]:
     """A router, its control API and its engines, as processes."""
-    api_port, port = first_port - 1, first_port - 2
-    check_free((port, api_port, *range(first_port, first_port + POOLS * ENGINES_A_POOL)))
+    api_port, port, switch_port = first_port - 1, first_port - 2, first_port - 3
+    check_free((switch_port, port, api_port, *range(first_port, first_port + POOLS * ENGINES_A_POOL)))
     last = (os.cpu_count() or 1) - 1
-    world = [sys.executable, "-m", "benchmarks.attacks.world", str(api_port), str(first_port)]
+    world = [sys.executable, "-m", "benchmarks.attacks.world"]
+    hostile = ["nice", "-n", "19", *world, str(switch_port), str(first_port), "hostile"]
+    honest = [*world, str(api_port), str(first_port), "honest"]
     command = [sys.executable, "-m", "fairlead_router.main", "--port", str(port), "--admin-port", "0"]
-    with process(world, last) as engines, tempfile.TemporaryDirectory() as spool:
+    with process(hostile, last), process(honest, last) as engines, tempfile.TemporaryDirectory() as spool:
         wait_until(engines, first_port + POOLS * ENGINES_A_POOL - 1, 60)
         environment = {
             "FAIRLEAD_API_URL": f"http://127.0.0.1:{api_port}",
             "FAIRLEAD_API_TOKEN": "attacks",
             "FAIRLEAD_ROUTER_ID": "attacks",
             "FAIRLEAD_SPOOL_DIR": spool,
+            "FAIRLEAD_LOG_LEVEL": "ERROR",
         }
         with process(command, 0, environment) as router:
             wait_until(router, port, 60, "/readyz")
-            yield Router(pid=router.pid, port=port, api_port=api_port)
+            yield Router(pid=router.pid, port=port, switch_port=switch_port)
 
 
 @dataclass
@@ -179,17 +182,29 @@ async def _served(port: int) -> bool:
         client.close()
 
 
-async def soak(router: Router, names: list[str], options: argparse.Namespace) -> None:
-    """All attacks in turn; memory and files are read after each, when it has ended."""
-    began, seen = time.monotonic(), [(0.0, router.memory_mb(), router.files())]
-    while time.monotonic() - began < options.soak_minutes * 60:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soak:
+    """A router after many rounds of all attacks. Its memory's slope is that of the last two thirds."""
+
+    minutes: float
+    mb_an_hour: float
+    files: tuple[int, int]
+    """After the first round and at the end."""
+    failed: int
+    """Requests of the pools that were not attacked."""
+
+
+async def soak(router: Router, names: list[str], *, minutes: float, seconds: float, size: float, afterwards: float) -> Soak:
+    """All attacks in turn; memory and files are read when a round of all has ended."""
+    began, failed, seen = time.monotonic(), 0, list[tuple[float, float, int]]()
+    while not seen or time.monotonic() - began < minutes * 60:
         for name in names:
-            found = await attack(router, name, seconds=options.seconds, rounds=1, size=options.size, afterwards=options.afterwards)
-            seen.append(((time.monotonic() - began) / 3600, router.memory_mb(), router.files()))
+            found = await attack(router, name, seconds=seconds, rounds=1, size=size, afterwards=afterwards)
+            failed += found.during.failed
             print(found.line(), flush=True)
-    later = seen[len(seen) // 3 :]
-    print(f"memory {slope([(hours, memory) for hours, memory, _ in later]):+.1f} MB/h after the first third of {later[-1][0] * 60:.0f} min")
-    print(f"files {seen[0][2]} at first, {seen[-1][2]} at last")
+        seen.append(((time.monotonic() - began) / 3600, router.memory_mb(), router.files()))
+    later = [(hours, memory) for hours, memory, _ in seen[len(seen) // 3 :]]
+    return Soak(minutes=seen[-1][0] * 60, mb_an_hour=slope(later), files=(seen[0][2], seen[-1][2]), failed=failed)
 
 
 def slope(points: list[tuple[float, float]]) -> float:
@@ -202,11 +217,21 @@ def slope(points: list[tuple[float, float]]) -> float:
 async def run(router: Router, options: argparse.Namespace) -> None:
     print(HEADER, flush=True)
     if options.soak_minutes:
-        await soak(router, options.attacks, options)
+        found = await soak(
+            router,
+            options.attacks,
+            minutes=options.soak_minutes,
+            seconds=options.seconds,
+            size=options.size,
+            afterwards=options.afterwards,
+        )
+        print(
+            f"{found.minutes:.0f} min: memory {found.mb_an_hour:+.1f} MB/h, files {found.files[0]} → {found.files[1]}, failed {found.failed}"
+        )
         return
     for name in options.attacks:
-        found = await attack(router, name, seconds=options.seconds, rounds=options.rounds, size=options.size, afterwards=options.afterwards)
-        print(found.line(), flush=True)
+        one = await attack(router, name, seconds=options.seconds, rounds=options.rounds, size=options.size, afterwards=options.afterwards)
+        print(one.line(), flush=True)
 
 
 def main() -> None:
@@ -217,7 +242,9 @@ def main() -> None:
     parser.add_argument("--size", type=above_zero, default=1.0, help="multiplies an attack's connections, sessions or bytes")
     parser.add_argument("--afterwards", type=zero_or_more, default=AFTERWARDS_SECONDS, help="seconds until memory and files are read again")
     parser.add_argument("--soak-minutes", type=zero_or_more, default=0.0, help="all attacks in turn for this long, a round each")
-    parser.add_argument("--first-port", type=count, default=29110, help="of the engines; router and control API take the two before it")
+    parser.add_argument(
+        "--first-port", type=count, default=29110, help="of the engines; router, control API and a switch take the three before it"
+    )
     options = parser.parse_args()
     end_everything_when_ended()
     _allow_files()

@@ -1,8 +1,10 @@
-"""Eight pools of two mock engines, the first of which is hostile, and a control API that lists them.
+"""Eight pools of two mock engines, and a control API that lists them. The engines of the first pool are hostile, and a
+process of their own, so that the others' time is their own.
 
-python -m benchmarks.attacks.world API_PORT FIRST_ENGINE_PORT
+python -m benchmarks.attacks.world SWITCH_PORT FIRST_ENGINE_PORT hostile
+python -m benchmarks.attacks.world API_PORT FIRST_ENGINE_PORT honest
 
-`GET /attack/NAME` at the control API begins what the hostile engines do, `GET /attack/none` ends it.
+`GET /attack/NAME` at the switch begins what the hostile engines do, `GET /attack/none` ends it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ POOLS = 8
 ENGINES = 2
 """Of each pool."""
 _PIECE = b"x" * 65536
+_PAUSE_SECONDS = 0.01
+"""Between two pieces of a flood: 6 MB/s of each connection, so that its bytes are many and the machine is not full."""
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -70,7 +74,7 @@ class HostileEngine(MockEngine):
                 super().answer(head, body)
 
     def flood(self, before: bytes, piece: bytes) -> None:
-        """Send `piece` until the router closes the connection, as fast as it reads."""
+        """Send `piece` until the router closes the connection."""
         self.write(before)
         self.pour(piece)
 
@@ -79,19 +83,25 @@ class HostileEngine(MockEngine):
             return
         if self.transport.get_write_buffer_size() < len(_PIECE):  # type: ignore[attr-defined]  # as above
             self.write(piece)
-        self.loop.call_later(0.001, self.pour, piece)
+        self.loop.call_later(_PAUSE_SECONDS, self.pour, piece)
 
 
-class ManyPools(MockControlApi):
-    """The stream with all tables, and the switch of the attack."""
-
-    all_tables: tuple[RoutingTable, ...] = ()
+class Switch(MockEngine):
+    """Says what the hostile engines do."""
 
     def answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"get /attack/"):
             HostileEngine.attack = head[12:].partition(b" ")[0].decode()
-            self.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-        elif head.startswith(b"get /internal/v1/stream"):
+        self.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+
+class ManyPools(MockControlApi):
+    """The stream with all tables."""
+
+    all_tables: tuple[RoutingTable, ...] = ()
+
+    def answer(self, head: bytes, body: bytes) -> None:
+        if head.startswith(b"get /internal/v1/stream"):
             lines = b"".join(encode_line(TableLine(table=table)) for table in self.all_tables) + encode_line(SyncedLine())
             self.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(lines), lines))
             self.beat()
@@ -99,14 +109,14 @@ class ManyPools(MockControlApi):
             super().answer(head, body)
 
 
-async def serve_world(api_port: int, first_port: int) -> None:
-    loop = asyncio.get_running_loop()
-    for number in range(POOLS * ENGINES):
-        await loop.create_server(HostileEngine if number < ENGINES else MockEngine, "127.0.0.1", first_port + number, backlog=1024)
+async def serve_world(port: int, first_port: int, part: str) -> None:
+    loop, hostile = asyncio.get_running_loop(), part == "hostile"
     ManyPools.all_tables = tuple(tables(first_port))
-    await loop.create_server(ManyPools, "127.0.0.1", api_port)
+    for number in range(ENGINES) if hostile else range(ENGINES, POOLS * ENGINES):
+        await loop.create_server(HostileEngine if hostile else MockEngine, "127.0.0.1", first_port + number, backlog=1024)
+    await loop.create_server(Switch if hostile else ManyPools, "127.0.0.1", port)
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    uvloop.run(serve_world(int(sys.argv[1]), int(sys.argv[2])))
+    uvloop.run(serve_world(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

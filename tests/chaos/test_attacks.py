@@ -5,7 +5,7 @@ import resource
 from collections.abc import Iterator
 
 import pytest
-from benchmarks.attacks.__main__ import Router, attack, attacking, routed_world
+from benchmarks.attacks.__main__ import Router, attack, attacking, routed_world, soak
 from benchmarks.attacks.clients import NAMES, Attacker
 from benchmarks.attacks.load import Client, Load
 
@@ -36,6 +36,15 @@ def test_the_other_pools_lose_no_request_and_the_router_no_files(router: Router,
     assert (found.before.failed, found.during.failed) == (0, 0)
     before, _, after = found.files
     assert after <= before + SPARE_FILES
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_half_an_hour_of_all_attacks_costs_no_files_and_no_request_of_others(router: Router) -> None:
+    found = asyncio.run(soak(router, list(NAMES), minutes=30.0, seconds=3.0, size=0.1, afterwards=2.0))
+    print(found)
+    assert found.failed == 0
+    assert found.files[1] <= found.files[0] + SPARE_FILES
 
 
 def test_an_attack_is_known_by_its_name() -> None:
