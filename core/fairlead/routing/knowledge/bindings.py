@@ -42,6 +42,8 @@ class _Known:
     """Number of older own changes without an answer that are no longer kept in `pending`."""
     ended: bool = False
     """Whether the API has reported that no instance holds the session, while pending changes may still take it."""
+    held_back: bool = False
+    """Whether the API has not heard of it, as its owner has made up too many."""
     asked: str | None = None
     """The change by which a person gave the session this home, until a request of it goes there from this router."""
 
@@ -57,7 +59,8 @@ class SessionBindings:
 
     Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner are two
     groups, those of one request and the others; those of other routers' requests are one more. So a client that makes
-    up names has its own forgotten.
+    up names has its own forgotten. While an owner has more than half of the limit in sessions of one request, the API
+    hears of a further one only at its second request.
 
     Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there, and adds their instances
     to `changed` then. Instances here are targets.
@@ -135,6 +138,8 @@ class SessionBindings:
         known.used_at = now
         self._known.move_to_end(session)
         self._use(session, known, owner)
+        if known.held_back:
+            return None if owner is None else self.release(session)
         binding = known.binding
         if binding.instance is None or now - known.reported_at < self.ttl_seconds / REFRESHES_PER_TTL:
             return None
@@ -187,12 +192,26 @@ class SessionBindings:
         """The name turned out to be shared by several conversations: forget its home, and return the change that
         records it; None for a name without a home.
         """
+        self.release(session)
         known = self._known.get(session)
         if known is None or known.binding.instance is None:
             return None
         change = self._sign_of_life(known, known.binding.instance, now)
         self._forget(session)
         return replace(change, shared=True)
+
+    def is_held_back(self, session: str) -> bool:
+        """Whether the session's first change is not to be reported yet."""
+        known = self._known.get(session)
+        return known is not None and known.held_back
+
+    def release(self, session: str) -> BindingChange | None:
+        """The session's first change if it was held back: report it now, before any other."""
+        known = self._known.get(session)
+        if known is None or not known.held_back:
+            return None
+        known.held_back = False
+        return known.pending[0]
 
     def recall(self, change: BindingChange, now: float) -> None:
         """Repeat a change that this router made before it was restarted, and that the API may not have answered. Call
@@ -222,6 +241,7 @@ class SessionBindings:
         if known is None:
             known = self._known[change.session] = _Known(binding, now, (owner, False), now)
             self._enter(change.session, known.group)
+            known.held_back = owner is not None and len(self._groups[known.group]) > self._limit // 2
         else:
             self._count(known.binding.instance, -1)
             known.binding = binding
@@ -253,6 +273,9 @@ class SessionBindings:
                 self._count(binding.instance, 1)
                 self._enter(binding.session, ELSEWHERE)
             return 0
+        if known.held_back and binding.instance is not None:
+            known.held_back = False
+            known.pending.clear()
         for place, change in enumerate(known.pending):
             if change.id in lost:
                 return self._give_way(known, place, binding)

@@ -93,8 +93,17 @@ class Moving:
     def _bind(self, tracked: TrackedRequest, session: str, instance: str, reason: BindingReason, now: float) -> str:
         state = self._state
         change, request = state.recorder.new_change_id(), tracked.request
-        state.recorder.bound(state.bindings.bind(session, instance, reason, now, request.prompt_tokens, change, request.owner))
+        self._report_first(session)
+        made = state.bindings.bind(session, instance, reason, now, request.prompt_tokens, change, request.owner)
+        if not state.bindings.is_held_back(session):
+            state.recorder.bound(made)
         return change
+
+    def _report_first(self, session: str) -> None:
+        """Report the change by which the session got its home, if that was held back: another change follows it."""
+        first = self._state.bindings.release(session)
+        if first is not None:
+            self._state.recorder.bound(first)
 
     def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
         """The session of a request that is to wait for another instance leaves its home for it when the request is
@@ -226,6 +235,7 @@ class Moving:
             self._record_migration(change, tracked, session, source, target, departure, now)
             reason = departure.cause.trigger
             request = tracked.request
+            self._report_first(session)
             state.recorder.bound(state.bindings.bind(session, target, reason, now, request.prompt_tokens, change, request.owner))
         else:
             tracked.transfer_from = None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.reports.bindings import Binding, BindingReason
+from fairlead.reports.bindings import Binding, BindingChange, BindingReason
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead_testing.builders.routing import POOL, entry
@@ -23,16 +23,23 @@ class Memory:
     def __init__(self, limit: int = LIMIT) -> None:
         self.loads = {name: InstanceLoad(entry=entry(name)) for name in "ab"}
         self.bindings = SessionBindings(POOL, 1e9, self.loads, limit)
+        self.reported: list[str] = []
         self._numbers = count(1)
 
     def request(self, session: str, owner: str = "") -> None:
         """A request as the scheduler handles it: the first one binds."""
         number = next(self._numbers)
         if self.bindings.get(session) is None:
-            self.bindings.bind(session, "ab"[number % 2], BindingReason.COLD, float(number), 10, f"change-{number}", owner)
+            change = self.bindings.bind(session, "ab"[number % 2], BindingReason.COLD, float(number), 10, f"change-{number}", owner)
+            self.report(None if self.bindings.is_held_back(session) else change)
         else:
-            self.bindings.touch(session, float(number), owner)
-        self.bindings.touch(session, float(number))  # it has ended
+            self.report(self.bindings.touch(session, float(number), owner))
+        self.report(self.bindings.touch(session, float(number)))  # it has ended
+
+    def report(self, change: BindingChange | None) -> None:
+        """The API hears of a change, and answers it with the binding."""
+        if change is not None and not change.stays:
+            self.reported.append(change.session)
 
     def told(self, session: str) -> None:
         """The API streams a session of another router's."""
@@ -87,6 +94,40 @@ def test_a_session_of_another_router_counts_as_new_here_at_its_first_request() -
     memory.request("s", "mine")
     flood(memory, "mine")
     assert not memory.knows("s")
+
+
+def test_the_api_hears_of_made_up_sessions_up_to_half_the_limit_and_of_one_that_comes_back() -> None:
+    memory = Memory()
+    flood(memory, "flooding")
+    assert len(memory.reported) <= LIMIT // 2 + 1
+    memory.request("garbage-299", "flooding")
+    memory.request("of another", "other")
+    assert memory.reported[-2:] == ["garbage-299", "of another"]
+    assert len(set(memory.reported)) == len(memory.reported)
+
+
+def test_a_session_that_the_api_has_not_heard_of_follows_what_another_router_made_of_it() -> None:
+    memory = Memory()
+    flood(memory)
+    session = f"garbage-{FLOOD - 1}"
+    assert memory.bindings.is_held_back(session)
+    memory.told(session)
+    binding = memory.bindings.get(session)
+    assert binding is not None
+    assert (binding.instance, memory.bindings.is_held_back(session)) == ("a", False)
+    change = memory.bindings.bind(session, "b", BindingReason.SLO, 9e3, 10, "moved")
+    assert (change.based_on, change.after, change.previous) == (binding.version, None, "a")
+
+
+def test_a_move_follows_the_change_that_was_held_back() -> None:
+    memory = Memory()
+    flood(memory)
+    session = f"garbage-{FLOOD - 1}"
+    first = memory.bindings.release(session)
+    assert first is not None
+    change = memory.bindings.bind(session, "a", BindingReason.SLO, 9e3, 10, "moved")
+    assert change.after == first.id
+    assert memory.bindings.release(session) is None
 
 
 def test_alone_an_owner_may_use_the_whole_memory() -> None:
