@@ -59,8 +59,8 @@ class SessionBindings:
 
     Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner are two
     groups, those of one request and the others; those of other routers' requests are one more. So a client that makes
-    up names has its own forgotten. While an owner has more than half of the limit in sessions of one request, the API
-    hears of a further one only at its second request.
+    up names has its own forgotten. While an owner has more than half of the limit in sessions of one request, a
+    further one is reported only at its second request.
 
     Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there, and adds their instances
     to `changed` then. Instances here are targets.
