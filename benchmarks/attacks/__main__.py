@@ -61,8 +61,9 @@ def routed_world(first_port: int) -> Iterator[Router]:
     hostile = ["nice", "-n", "19", *world, str(switch_port), str(first_port), "hostile"]
     honest = [*world, str(api_port), str(first_port), "honest"]
     command = [sys.executable, "-m", "fairlead_router.main", "--port", str(port), "--admin-port", "0"]
-    with process(hostile, last), process(honest, last) as engines, tempfile.TemporaryDirectory() as spool:
-        wait_until(engines, first_port + POOLS * ENGINES_A_POOL - 1, 60)
+    with process(hostile, last) as enemies, process(honest, last) as engines, tempfile.TemporaryDirectory() as spool:
+        wait_until(enemies, switch_port, 120)
+        wait_until(engines, first_port + POOLS * ENGINES_A_POOL - 1, 120)
         environment = {
             "FAIRLEAD_API_URL": f"http://127.0.0.1:{api_port}",
             "FAIRLEAD_API_TOKEN": "attacks",
@@ -71,7 +72,7 @@ def routed_world(first_port: int) -> Iterator[Router]:
             "FAIRLEAD_LOG_LEVEL": "ERROR",
         }
         with process(command, 0, environment) as router:
-            wait_until(router, port, 60, "/readyz")
+            wait_until(router, port, 120, "/readyz")
             yield Router(pid=router.pid, port=port, switch_port=switch_port)
 
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "benchmarks.pool_operations.__main__": ["--steps", "nonsense"],
     "benchmarks.record_under_load": ["--minutes", "0"],
     "benchmarks.remedies": ["--pools", "0"],
+    "benchmarks.sessions_in_memory": ["--sessions", "0"],
     "benchmarks.simulator": ["--trace", "/nowhere.jsonl"],
     "benchmarks.store_at_scale.__main__": ["--hours", "-1"],
     "benchmarks.web_budgets.__main__": ["--instances", "2"],
