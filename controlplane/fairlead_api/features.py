@@ -71,7 +71,7 @@ class Feature:
     jobs: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
 
-def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float, simulator: Sequence[str]) -> Infra:
+def infra_of(settings: Settings, clock: Callable[[], datetime] | None, patience: float, simulator: Sequence[str]) -> Infra:
     """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
     pulse, share = Pulse(settings.database_url, patience, older()), settings.share_seconds
     reads, reports, control, background = (
@@ -79,7 +79,7 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
     )
     return Infra(
         settings=settings,
-        clock=clock,
+        clock=clock or pulse.now,
         pulse=pulse,
         reads=reads,
         reports=reports,

@@ -123,15 +123,15 @@ class SystemApi:
         raise StreamLost("the control API ended the stream")
 
     async def post_reports(
-        self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS
+        self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS, behind: Sequence[float] = ()
     ) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send neighbouring batches (of `encode_batch`) of one router, at least one; returns a
-        receipt for each, in order.
+        receipt for each, in order. `behind` is that of `post_body`.
 
         The API stores a batch once however often it is sent. `Later` with Cause.UNREADABLE means that the batches were
         stored but the receipts cannot be read.
         """
-        body = post_body(batches, state)
+        body = post_body(batches, state, behind)
         outcome = await self._send("POST", internal_paths.REPORTS, body, seconds=seconds)
         return _read(outcome, _receipts)
 

@@ -39,6 +39,7 @@ from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
+from fairlead_process.clock import SteadyClock
 from fairlead_process.kubernetes_api import open_session
 from fairlead_process.policies import installed_policies
 
@@ -131,7 +132,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
 
 def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
     identity = settings.identity or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-    return Lease(settings.lease, identity, cluster, time.monotonic, time.time)
+    return Lease(settings.lease, identity, cluster, time.monotonic, SteadyClock())
 
 
 def _pool_workers(
@@ -153,7 +154,7 @@ def _pool_workers(
         cluster=cluster,
         control_plane=control_plane,
         policies=policies,
-        clock=time.time,
+        clock=SteadyClock(),
         post_event=post_event,
         nodes=LeavingNodes(settings.leaving_nodes),
     )

@@ -161,7 +161,7 @@ class Router:
         self.metrics.body_bytes = lambda: self.body_memory.held
         self.metrics.picker_streams = lambda: self.picker.active
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
-        self.cache = TableCache(settings.spool_dir, self.now)
+        self.cache = TableCache(settings.spool_dir, self.pools.api_now)
         self.api = SystemApi(settings.api_urls, settings.api_token)
         spool_metrics = SpoolMetrics(self.spool, self.metrics, self.now)
         told = None if ask_listener is None else ToldRouters()

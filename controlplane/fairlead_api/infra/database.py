@@ -3,6 +3,7 @@
 Errors of the driver become ours only here.
 """
 
+import select
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -117,7 +118,7 @@ def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> A
         if record.info["made_at"] < pulse.switched_at:
             raise InvalidatePoolError
         pulse.taken(raw, ping_seconds)
-        if record.info["heard_at"] <= max(pulse.lost_at, time.monotonic() - PING_SECONDS):
+        if record.info["heard_at"] <= max(pulse.lost_at, time.monotonic() - PING_SECONDS) or _is_told_something(raw):
             try:
                 engine.sync_engine.dialect.do_ping(connection)
             except psycopg.Error as error:
@@ -141,6 +142,13 @@ def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> A
         pulse.returned(connection.driver_connection, works=False)
 
     return engine
+
+
+def _is_told_something(connection: "psycopg.AsyncConnection[Any]") -> bool:
+    """Whether the server sent something on an idle connection, which is most likely its last word."""
+    looking = select.poll()
+    looking.register(connection.fileno(), select.POLLIN)
+    return bool(looking.poll(0))
 
 
 class Database:

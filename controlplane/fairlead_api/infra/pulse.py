@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +23,7 @@ import psycopg
 
 from fairlead_api.infra.connections import Connection, begin_session, libpq_url, why_unfit
 from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_process.clock import OtherClock, SteadyClock
 
 CONNECT_SECONDS = 5.0
 """Longest time to connect, login included.
@@ -62,6 +64,11 @@ def shut(connection: Connection) -> None:
     """Ends the connection without asking the server; a task that waits on it gets an OperationalError."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
         twin.shutdown(socket.SHUT_RDWR)
+
+
+TOLD_SECONDS = 5.0
+"""The log says so when the database's clock and this machine's differ by more."""
+_QUESTION = "SELECT current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8"
 
 
 class WaitLimits:
@@ -107,6 +114,8 @@ class Pulse:
         self._in_use: WeakSet[Connection] = WeakSet()
         self._connecting: set[asyncio.Timeout] = set()
         self._heard_at: float | None = None
+        self._steady = SteadyClock()
+        self._database_clock = OtherClock()
         self._away: str | None = None
         self._unfit: str | None = None
         self._deaf = False
@@ -121,6 +130,12 @@ class Pulse:
     def read_only(self) -> bool:
         """Whether the database takes no writes at present."""
         return self._read_only
+
+    def now(self) -> datetime:
+        """The time by the database's clock, which all processes of the API share; by this machine's clock until the
+        database has answered.
+        """
+        return datetime.fromtimestamp(self._steady() + self._database_clock.ahead_seconds, UTC)
 
     def require(self) -> None:
         """Raises StoreUnavailable while the database is away, or is not one that this version can work with."""
@@ -219,13 +234,21 @@ class Pulse:
             if not looked or self._unfit is not None:
                 self._judge(await why_unfit(connection, self._older))
                 looked = True
-            row = await (await connection.execute("SELECT current_setting('transaction_read_only')::bool")).fetchone()
+            asked_at = self._steady()
+            row = await (await connection.execute(_QUESTION)).fetchone()
             self.limits.lift(connection)
+            self._hear_clock(None if row is None else row[1], asked_at)
             self._heard_at = asyncio.get_running_loop().time()
             self._found(read_only=bool(row and row[0]))
             await asyncio.sleep(ASK_SECONDS)
             if self._read_only:
                 return  # a new connection may find the primary
+
+    def _hear_clock(self, said: float | None, asked_at: float) -> None:
+        clock = self._database_clock
+        if clock.hear(said, asked_at, self._steady()) and abs(clock.ahead_seconds) > TOLD_SECONDS:
+            seconds = round(clock.ahead_seconds, 1)
+            _log.warning("the database's clock is not as this machine's, and is used for times", extra={"ahead_seconds": seconds})
 
     def _judge(self, unfit: str | None) -> None:
         """Notes whether this version can work with the database."""

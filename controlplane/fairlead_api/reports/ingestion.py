@@ -65,13 +65,14 @@ class Ingestion:
         """
         check_envelopes(reports)
         ignored: Counter[str] = Counter()
-        shift = clock_error(reports[0], now.timestamp())
-        if shift:
+        error = clock_error(reports[0], now.timestamp())
+        if error:
             _log.warning(
-                "a router's clock is wrong, its times are put right", extra={"router": reports[0].router, "seconds": round(shift, 1)}
+                "a router's clock is wrong, its times are put right", extra={"router": reports[0].router, "seconds": round(error, 1)}
             )
         kept: list[Report] = []
         for report in reports:
+            shift = clock_error(report, now.timestamp())
             good, dropped = plausible(report, self._ages, now.timestamp(), shift)
             kept.append(replace(good, sent_at=good.sent_at + shift))
             ignored += dropped
@@ -83,7 +84,8 @@ class Ingestion:
             }
         )
         done = await self._store.ingest(kept)
-        return replace(done, ignored=done.ignored + ignored)
+        receipts = tuple(replace(receipt, at=now.timestamp()) for receipt in done.receipts)
+        return replace(done, receipts=receipts, ignored=done.ignored + ignored)
 
     async def forget_router(self, gone: RouterGone, now: datetime) -> None:
         """Forgets a router that said goodbye. Raises InvalidInput, StoreUnavailable."""

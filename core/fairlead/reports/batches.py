@@ -138,7 +138,8 @@ ROW_KINDS: Mapping[str, RowKind] = MappingProxyType({one.name: one.metadata[_KIN
 class Report(ReportBatch):
     """A batch as it is sent, with the fields of RouterState added.
 
-    When one post carries several neighbouring batches, the first has the whole state and the others only `sent_at`.
+    When one post carries several neighbouring batches, the first has the whole state and the others only `sent_at`: the
+    time of sending by the clock that dated the batch's rows.
     """
 
     sent_at: float
@@ -159,7 +160,8 @@ class ReportReceipt:
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
     `live_routers` are all that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among them; None
     from an API that does not report it. `routers` are those of them that can be asked, by name, the sender among them;
-    only in the first receipt of a post, and only for a router that can be asked itself, else None.
+    only in the first receipt of a post, and only for a router that can be asked itself, else None. `at` is when the
+    post arrived, in Unix seconds of the API's clock; None from an API that does not report it.
     """
 
     id: str
@@ -168,6 +170,7 @@ class ReportReceipt:
     lost: tuple[str, ...] = ()
     live_routers: int | None = None
     routers: dict[str, AskAddress] | None = None
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,6 +194,7 @@ class RoutedRequests:
             by_sidecar=by_sidecar,
             priority_class=priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
             tenant=tenant(headers, key, pool, trusted=self._trusted),
+            owner="" if key is None else key.facts.id,
             body_bytes=body_bytes,
             engine_blocks=engine_blocks,
             client_id=client_id,

@@ -47,7 +47,7 @@ class GatewayKey:
         return any(self.facts.opens(pool.key, one) for one in names)
 
     def has_expired(self, now: float) -> bool:
-        """Whether the key's time is over."""
+        """Whether the key's time is over, by the API's clock."""
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
     def over_limit(self, now: float) -> tuple[KeyRefusal, float] | None:
@@ -78,6 +78,8 @@ class GatewayKeys:
         self._by_digest: Mapping[bytes, GatewayKey] = self._shared
         self._are_read = False
         self._routers = 1
+        self._api_ahead = 0.0
+        """By how many seconds the API's clock is ahead of the router's: the API says when keys expire."""
         self.use = KeyUseCounts()
 
     def know_routers(self, count: int, now: float) -> None:
@@ -86,6 +88,10 @@ class GatewayKeys:
             self._routers = max(1, count)
             for key in self._by_digest.values():
                 key.limits.share(self._routers, now)
+
+    def know_clock(self, api_ahead: float) -> None:
+        """The API's clock is ahead of the router's by this many seconds."""
+        self._api_ahead = api_ahead
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
         """Replace the known keys, besides the settings' own. An unchanged key keeps what is left of its limits."""
@@ -122,7 +128,7 @@ class GatewayKeys:
             key = self._by_digest.get(sha256(secret).digest())
             if key is None:
                 continue
-            if key.has_expired(now):
+            if key.has_expired(now + self._api_ahead):
                 expired = key
                 continue
             if counted and (over := key.over_limit(now)) is not None:

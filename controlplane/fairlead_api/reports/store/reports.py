@@ -5,7 +5,7 @@ import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import date
+from datetime import date, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -71,6 +71,10 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
         ]
         await connection.execute(_ADD, bound(sent))
 
+
+LATEST = timedelta(seconds=20)
+"""No state arrives this much after a newer one, unless a clock was set. It is less than the difference from which times
+of routers are corrected (`plausibility.CLOCK_TOLERANCE_SECONDS`), so that no correction makes a new state look old."""
 
 ROWS = tuple(ROW_KINDS)
 OF_POOLS = [name for name, kind in ROW_KINDS.items() if kind.of_pools]
@@ -177,7 +181,7 @@ class PostgresReports:
             at = moment(gone.at)
             await connection.execute(
                 update(routers)
-                .where(routers.c.id == gone.router, routers.c.sent_at <= at)
+                .where(routers.c.id == gone.router, (routers.c.sent_at <= at) | (routers.c.sent_at > at + LATEST))
                 .values(gone_at=at, acknowledged={}, in_flight=[], shares={})
             )
 
@@ -274,8 +278,10 @@ def _note() -> "ReturningInsert[tuple[str]]":
     """Stores a router's state unless a newer one is there; returns its id if it did."""
     routers = tables.routers
     row = upsert(routers).values(last_seen_at=func.now())
-    newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text(ROUTER_LIVE_FOR))
-    back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)
+    set_back = row.excluded.sent_at + LATEST
+    silent = routers.c.last_seen_at < func.now() - text(ROUTER_LIVE_FOR)
+    newer = (routers.c.sent_at <= row.excluded.sent_at) | silent | (routers.c.sent_at > set_back)
+    back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at) | (routers.c.gone_at > set_back)
     replaced = {one.name: row.excluded[one.name] for one in routers.c if one.name not in {"id", "first_seen_at", "last_seen_at"}}
     noted = row.on_conflict_do_update(index_elements=["id"], set_={**replaced, "last_seen_at": func.now()}, where=newer & back)
     return noted.returning(routers.c.id)

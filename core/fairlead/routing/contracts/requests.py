@@ -63,6 +63,10 @@ class RoutingRequest:
     """The tenant that sent it, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all requests
     with "" belong to one tenant.
     """
+    owner: str = ""
+    """Among whose sessions its session counts when a router has too many: the id of its key; all clients without one
+    are one owner.
+    """
     body_bytes: int = 0
     """Memory that it takes while it waits."""
     within: tuple[str, ...] | None = None

@@ -33,6 +33,8 @@ class _Known:
     binding: Binding
     """Its `instance` is the target, its `rank` the one that was reported or chosen, known here or not."""
     used_at: float
+    group: tuple[str | None, bool]
+    """The owner whose requests it has here, None if it has none, and whether it has more than one."""
     reported_at: float
     """When the API last heard from this router about the session, or informed it."""
     confirmed_version: int = 0
@@ -43,12 +45,25 @@ class _Known:
     """Number of older own changes without an answer that are no longer kept in `pending`."""
     ended: bool = False
     """Whether the API has reported that no instance holds the session, while pending changes may still take it."""
+    held_back: bool = False
+    """Whether the API has not heard of it, as its owner has made up too many."""
     asked: str | None = None
     """The change by which a person gave the session this home, until a request of it goes there from this router."""
 
 
+ELSEWHERE = None, False
+"""Sessions that only other routers have requests of."""
+LOOK_AGAIN = 256
+"""After this many sessions are forgotten for too many, the largest group of sessions is looked for again."""
+
+
 class SessionBindings:
-    """Bindings of one pool, forgotten `ttl_seconds` after their last use, least recently used first beyond `limit`.
+    """Bindings of one pool, forgotten `ttl_seconds` after their last use.
+
+    Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner are two
+    groups, those of one request and the others; those of other routers' requests are one more. So a client that makes
+    up names has its own forgotten. While an owner has more than half of the limit in sessions of one request, a
+    further one is reported only at its second request.
 
     Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there, and adds their instances
     to `changed` then. Instances here are targets.
@@ -67,6 +82,9 @@ class SessionBindings:
         self._limit = limit
         self._changed: set[str] = set() if changed is None else changed
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._groups: dict[tuple[str | None, bool], OrderedDict[str, None]] = {}
+        self._largest: tuple[str | None, bool] = ELSEWHERE
+        self._forgotten = 0
         self._counts: dict[str, int] = {}
         self._ranked: Mapping[str, Sequence[str]] = {}
         self.ttl_seconds = ttl_seconds
@@ -112,8 +130,8 @@ class SessionBindings:
         """Sessions bound to the instance."""
         return self._counts.get(instance, 0)
 
-    def touch(self, session: str, now: float) -> BindingChange | None:
-        """The session was used.
+    def touch(self, session: str, now: float, owner: str | None = None) -> BindingChange | None:
+        """The session was used, by another request of the owner if one is given.
 
         Now and then this is worth telling the API, or it would forget a session that only ever stays.
         """
@@ -122,6 +140,9 @@ class SessionBindings:
             return None
         known.used_at = now
         self._known.move_to_end(session)
+        self._use(session, known, owner)
+        if known.held_back:
+            return None if owner is None else self.release(session)
         binding = known.binding
         if binding.instance is None or now - known.reported_at < self.ttl_seconds / REFRESHES_PER_TTL:
             return None
@@ -161,8 +182,12 @@ class SessionBindings:
             context_tokens=binding.context_tokens,
         )
 
-    def bind(self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str) -> BindingChange:
-        """Make `instance` the session's home and return the change to report, under an id that is unique forever."""
+    def bind(
+        self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str, owner: str = ""
+    ) -> BindingChange:
+        """Make `instance` the session's home, for a request of the owner, and return the change to report, under an id
+        that is unique forever.
+        """
         known = self._known.get(session)
         previous = None if known is None else known.binding
         left = None if previous is None else previous.instance
@@ -180,19 +205,33 @@ class SessionBindings:
             after=known.pending[-1].id if known is not None and known.pending else None,
             context_tokens=context_tokens,
         )
-        self._propose(known, change, now)
+        self._propose(known, change, now, owner)
         return change
 
     def give_up(self, session: str, now: float) -> BindingChange | None:
         """The name turned out to be shared by several conversations: forget its home, and return the change that
         records it; None for a name without a home.
         """
+        self.release(session)
         known = self._known.get(session)
         if known is None or known.binding.instance is None:
             return None
         change = self._sign_of_life(known, known.binding.instance, now)
         self._forget(session)
         return replace(change, shared=True)
+
+    def is_held_back(self, session: str) -> bool:
+        """Whether the session's first change is not to be reported yet."""
+        known = self._known.get(session)
+        return known is not None and known.held_back
+
+    def release(self, session: str) -> BindingChange | None:
+        """The session's first change if it was held back: report it now, before any other."""
+        known = self._known.get(session)
+        if known is None or not known.held_back:
+            return None
+        known.held_back = False
+        return known.pending[0]
 
     def recall(self, change: BindingChange, now: float) -> None:
         """Repeat a change that this router made before it was restarted, and that the API may not have answered. Call
@@ -205,7 +244,7 @@ class SessionBindings:
             self._propose(known, change, now)
             self._known[change.session].confirmed_version = max(self._known[change.session].confirmed_version, change.based_on)
 
-    def _propose(self, known: _Known | None, change: BindingChange, now: float) -> None:
+    def _propose(self, known: _Known | None, change: BindingChange, now: float, owner: str | None = None) -> None:
         target = self._target(change.session, change.instance, change.rank)
         binding = Binding(
             pool=self._pool,
@@ -220,14 +259,16 @@ class SessionBindings:
             change=change.id,
         )
         if known is None:
-            known = self._known[change.session] = _Known(binding, now, now)
-            self._trim()
+            known = self._known[change.session] = _Known(binding, now, (owner, False), now)
+            self._enter(change.session, known.group)
+            known.held_back = owner is not None and len(self._groups[known.group]) > self._limit // 2
         else:
             self._count(known.binding.instance, -1)
             known.binding = binding
             known.asked = None
             known.used_at = known.reported_at = now
             self._known.move_to_end(change.session)
+            self._use(change.session, known, None)
         self._count(target, 1)
         known.pending.append(change)
         if len(known.pending) > MOST_PENDING:
@@ -247,10 +288,14 @@ class SessionBindings:
             binding = self._at_target(binding, known)
         if known is None:
             if binding.instance is not None:
-                self._known[binding.session] = _Known(binding, now, now, confirmed_version=binding.version, asked=_asked(binding))
+                fresh = _Known(binding, now, ELSEWHERE, now, confirmed_version=binding.version, asked=_asked(binding))
+                self._known[binding.session] = fresh
                 self._count(binding.instance, 1)
-                self._trim()
+                self._enter(binding.session, ELSEWHERE)
             return 0
+        if known.held_back and binding.instance is not None:
+            known.held_back = False
+            known.pending.clear()
         for place, change in enumerate(known.pending):
             if change.id in lost:
                 return self._give_way(known, place, binding)
@@ -334,12 +379,44 @@ class SessionBindings:
         for session in tuple(self._known):
             self._forget(session)
 
-    def _trim(self) -> None:
+    def _use(self, session: str, known: _Known, owner: str | None) -> None:
+        group = known.group
+        if owner is None or (group[1] and group[0] == owner):
+            self._groups[group].move_to_end(session)
+            return
+        self._leave(session, group)
+        known.group = (owner, group[0] is not None)
+        self._enter(session, known.group)
+
+    def _enter(self, session: str, group: tuple[str | None, bool]) -> None:
+        """Count a session among the group's, and make room for it."""
+        members = self._groups.get(group)
+        if members is None:
+            members = self._groups[group] = OrderedDict()
+        members[session] = None
+        if len(members) > len(self._groups.get(self._largest, ())):
+            self._largest = group
         while len(self._known) > self._limit:
-            self._forget(next(iter(self._known)))
+            self._forget_one(session)
+
+    def _leave(self, session: str, group: tuple[str | None, bool]) -> None:
+        members = self._groups[group]
+        del members[session]
+        if not members:
+            del self._groups[group]
+
+    def _forget_one(self, newest: str) -> None:
+        """Forget the least recently used session of the largest group, but not the newest of all."""
+        self._forgotten += 1
+        if self._forgotten % LOOK_AGAIN == 0 or self._largest not in self._groups:
+            self._largest = max(self._groups, key=lambda group: len(self._groups[group]))
+        oldest = next(iter(self._groups[self._largest]))
+        self._forget(next(iter(self._known)) if oldest == newest else oldest)
 
     def _forget(self, session: str) -> None:
-        self._count(self._known.pop(session).binding.instance, -1)
+        known = self._known.pop(session)
+        self._leave(session, known.group)
+        self._count(known.binding.instance, -1)
 
     def _count(self, instance: str | None, step: int) -> None:
         if instance is None:

@@ -65,7 +65,7 @@ class Moving:
         if home is None or home.instance is None:
             self._bind(tracked, session, instance, BindingReason.COLD, now)
             return
-        self.touch_session(session, now)
+        self.touch_session(session, now, tracked.request.owner)
         asked = state.bindings.arrive(session) if home.instance == instance else None
         if asked is not None:
             tracked.migrations.append(asked)
@@ -93,9 +93,18 @@ class Moving:
 
     def _bind(self, tracked: TrackedRequest, session: str, instance: str, reason: BindingReason, now: float) -> str:
         state = self._state
-        change = state.recorder.new_change_id()
-        state.recorder.bound(state.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens, change))
+        change, request = state.recorder.new_change_id(), tracked.request
+        self._report_first(session)
+        made = state.bindings.bind(session, instance, reason, now, request.prompt_tokens, change, request.owner)
+        if not state.bindings.is_held_back(session):
+            state.recorder.bound(made)
         return change
+
+    def _report_first(self, session: str) -> None:
+        """Report the change by which the session got its home, if that was held back: another change follows it."""
+        first = self._state.bindings.release(session)
+        if first is not None:
+            self._state.recorder.bound(first)
 
     def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
         """The session of a request that is to wait for another instance leaves its home for it when the request is
@@ -160,9 +169,11 @@ class Moving:
             return False
         return home.instance != instance
 
-    def touch_session(self, session: str, now: float) -> None:
-        """A session was used on its home; this is reported now and then."""
-        refresh = self._state.bindings.touch(session, now)
+    def touch_session(self, session: str, now: float, owner: str | None = None) -> None:
+        """A session was used on its home, by another request of the owner if one is given; this is reported now and
+        then.
+        """
+        refresh = self._state.bindings.touch(session, now, owner)
         if refresh is not None:
             self._state.recorder.bound(refresh)
 
@@ -224,7 +235,9 @@ class Moving:
             bring_along(state, tracked, source, target, now)
             self._record_migration(change, tracked, session, source, target, departure, now)
             reason = departure.cause.trigger
-            state.recorder.bound(state.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens, change))
+            request = tracked.request
+            self._report_first(session)
+            state.recorder.bound(state.bindings.bind(session, target, reason, now, request.prompt_tokens, change, request.owner))
         else:
             tracked.transfer_from = None
             self.record_reroute(tracked, source, target, departure.cause, now, departure.ttfts)
