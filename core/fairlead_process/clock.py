@@ -16,21 +16,23 @@ def utc_now() -> datetime:
 LOOK_SECONDS = 1.0
 """Pause between two looks at the wall clock."""
 BEHIND_SECONDS = 5.0
-"""The time is behind by more than this only if the machine stood still unnoticed, or its wall clock was set."""
+"""The time lags behind the wall clock by more than this only if the machine was suspended unnoticed, or the wall clock
+was set.
+"""
 BELIEVED_SECONDS = 60.0
-"""A wall clock that is ahead is believed after this long: one that was set wrong may be set right until then."""
+"""A wall clock that is ahead is trusted after this long, because a wrongly set clock may be corrected before."""
 
 
 def _ticking() -> Callable[[], float]:
-    """The monotonic clock; if the system has one, the clock that continues while the machine is suspended."""
+    """The monotonic clock; if the system has one, the variant that continues while the machine is suspended."""
     return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
 
 
 class SteadyClock:
     """Unix seconds that never go back, even when the machine's wall clock is set back.
 
-    The monotonic clock advances the time. As that may stand still, with a virtual machine for one, the time leaps to
-    the wall clock when it is far behind it for a while.
+    The monotonic clock advances the time. Because that may stand still (for example with a paused virtual machine), the
+    time jumps to the wall clock after being far behind it for a while.
     """
 
     __slots__ = ("_anchor", "_behind_since", "_look_at", "_monotonic", "_wall")
@@ -60,11 +62,11 @@ class SteadyClock:
 
 
 class AwakeClock:
-    """The time of `clock` at first, which then goes on only while this process runs: not while it is stopped, swapped
+    """Starts at the time of `clock` and then advances only while this process runs: not while it is stopped, swapped
     out or suspended.
 
-    By it silence is measured, as this process receives nothing while it sleeps. `look` must be called often; of the
-    time between two looks at most `LONGEST_LOOK_SECONDS` count.
+    It is used to measure silence, because a process receives nothing while it sleeps. `look` must be called often; of
+    the time between two calls, at most `LONGEST_LOOK_SECONDS` count.
     """
 
     __slots__ = ("_clock", "_looked_at", "_seconds")
@@ -76,7 +78,7 @@ class AwakeClock:
         self._looked_at = self._seconds = clock()
 
     def look(self) -> None:
-        """The process runs."""
+        """Record that the process runs."""
         now = self._clock()
         self._seconds += min(max(0.0, now - self._looked_at), self.LONGEST_LOOK_SECONDS)
         self._looked_at = now

@@ -1,4 +1,4 @@
-"""Limits the head of a request before its sender is known; uvicorn alone accepts a head of any length, for any time."""
+"""Limits the size and duration of a request's head before its sender is known; uvicorn itself has no limits for it."""
 
 import asyncio
 from typing import Any

@@ -13,7 +13,7 @@ RESTART_SECONDS = 1.0
 """Pause after a failure, so that a permanent fault does not fill the disk with tracebacks."""
 
 LEAST_PAUSE_SECONDS = 0.005
-"""Least pause between two runs, left to the event loop when the work takes longer than its interval."""
+"""Minimum pause between two runs, left to the event loop, if the work takes longer than its interval."""
 
 logger = logging.getLogger(__name__)
 

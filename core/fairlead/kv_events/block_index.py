@@ -30,17 +30,17 @@ _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attenti
 
 @dataclass(slots=True, kw_only=True)
 class IndexCounts:
-    """Blocks that the index did not accept, and blocks that it had to forget."""
+    """Counts of blocks that the index did not accept or had to forget."""
 
     unknown_parent: int = 0
-    """Stored after a block the index does not know: events were lost, or began before we listened."""
+    """Blocks whose parent the index does not know: earlier events were lost, or were sent before we subscribed."""
     unknown_removed: int = 0
     wrong_size: int = 0
-    """Stored with another block size than the source's first event, or with token ids that do not fill the blocks."""
+    """Blocks of another size than the source's first block, or whose token ids do not fill them."""
     unnamed: int = 0
-    """Stored without token ids under a hash that no other tier of the source has explained."""
+    """Blocks stored without token ids, whose hash no other tier of the source has explained."""
     forgotten: int = 0
-    """Dropped because a holding or a key reached its bound."""
+    """Blocks dropped because a holding or a key reached its bound."""
 
 
 class BlockIndex:
@@ -67,9 +67,9 @@ class BlockIndex:
         """Grows when a source takes or leaves a slot."""
         self._slots: dict[Source, int] = {}
         self._alone = 0
-        """The bits of sources with one holding."""
+        """The bits of sources that have exactly one holding."""
         self._together: tuple[int, ...] = ()
-        """The masks of the others."""
+        """The masks of sources that have several holdings."""
         self._slots_of_version = 0
         self.counts = IndexCounts()
 
@@ -266,12 +266,12 @@ class BlockIndex:
             self._shrink(holding)
 
     def _confirm(self, cache: Cache, key: int) -> None:
-        """The block is no longer expected: it was stored, or will not be."""
+        """The block is no longer merely expected: it was stored, or will not be."""
         del cache.expecting[key]
         self._take(cache.holdings[EXPECTED], key)
 
     def _store_named(self, cache: Cache, holding: Holding, hashes: Sequence[BlockHash]) -> None:
-        """An offloading engine tells the second tier by hash alone."""
+        """Stores a block reported by hash alone, as offloading engines report the second tier."""
         for block_hash in hashes:
             key = key_of(cache, block_hash)
             if key is None:

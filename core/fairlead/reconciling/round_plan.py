@@ -41,7 +41,7 @@ class RoundPlan:
     creations: list[CreateInstance] = field(default_factory=list)
     scalings: list[ScaleWorkload] = field(default_factory=list)
     failures: dict[Role, list[int]] = field(default_factory=dict)
-    """For each failed instance that this plan removes: the failures in a row that precede its replacement."""
+    """For each failed instance that this plan removes, the number of failures in a row up to and including its own."""
 
     def free(self) -> list[ObservedInstance]:
         """Instances without an action in this round whose pods are not being deleted."""
@@ -113,7 +113,7 @@ class RoundPlan:
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:
-        """How many more failed instances can be replaced at the pace."""
+        """How many more failed instances may be replaced at the present pace."""
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
@@ -122,14 +122,15 @@ class RoundPlan:
         return self.limits.creations_per_second - recent - len(self.creations)
 
     def _prefill_speed(self, desired: DesiredRole) -> float:
-        """The best known: a guess costs no more than another order of instances."""
+        """The best known speed: a wrong one only changes the order of the instances."""
         capability = self.observations.capability if self.observations is not None else None
         seen = UNKNOWN if capability is None else capability.prefill_tokens_per_second
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs, in the order in which to drain them: those that a person wants drained, the
-        cordoned ones, those whose template is not the one to keep, then the cheapest first.
+        """The candidates with their costs, in the order in which to drain them: first those that a person wants
+        drained, then cordoned ones, then those whose template is not the one to keep, then the others; within each
+        group the cheapest first.
 
         Empty if the routers' reports are missing.
         """

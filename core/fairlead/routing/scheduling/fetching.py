@@ -1,9 +1,9 @@
 """Fetching: whether a session that moves takes its KV blocks along, how long its request may wait for them, and what is
 learned from it. For pools whose engines hand blocks on when they are asked (`spec.engine.kvTransfer`).
 
-The instance that holds the blocks computes what is new of the prompt too, since it names the blocks of a whole prompt.
-So a move costs what is new there, behind what that instance computes already, and the transfer; staying away from it
-costs the whole prompt at the new instance.
+The instance that holds the blocks also computes the new part of the prompt, since it hands on the blocks of a whole
+prompt. So a move with a transfer costs the computation of the new part there, after its other work, plus the transfer;
+without a transfer the new instance computes the whole prompt.
 """
 
 from fairlead.instances import REACHABLE
@@ -15,8 +15,8 @@ from fairlead.targets import instance_of, rank_of
 
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
-    """Whether the request can let `target` fetch its blocks from `source` first. Engines of a simulation fetch
-    without being asked.
+    """Whether the request can let `target` fetch its blocks from `source` first. Simulated engines fetch without being
+    asked.
     """
     if state.table.engine.kv_transfer is None:
         return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
@@ -30,7 +30,7 @@ def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, targe
 
 
 def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, target: str, now: float) -> None:
-    """The request's session leaves `home` for `target`: let it fetch its blocks there, if it can and that pays."""
+    """The request's session leaves `home` for `target`: let `target` fetch its blocks first, if possible and faster."""
     facts = state.table.engine.kv_transfer
     if facts is None or tracked.transfer_from is not None or not can_fetch(state, tracked, home, target, now):
         return
@@ -40,8 +40,8 @@ def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, targe
 
 
 def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[float | None, float]:
-    """A request is about to be sent: the predicted seconds of the transfer that comes first, and those after which it
-    is given up. None and 0 where engines fetch without being asked, or nothing is fetched.
+    """For a request about to be sent: the predicted seconds of the transfer that comes first, and the seconds after
+    which it is given up. None and 0 if engines fetch without being asked, or nothing is fetched.
     """
     facts, source = state.table.engine.kv_transfer, tracked.transfer_from
     if facts is None or source is None:
@@ -71,8 +71,8 @@ def _computing(state: SchedulerState, tracked: TrackedRequest, held: int) -> flo
 
 
 def _seconds(state: SchedulerState, tracked: TrackedRequest, source: str, target: str) -> float:
-    """Predicted seconds until `target` has the blocks: `source` ends what it computes, computes what is new, and they
-    go over.
+    """Predicted seconds until `target` has the blocks: `source` finishes its present work, computes the new part, and
+    the blocks are transferred.
     """
     request, view, declared = tracked.request, state.view, state.table.engine.kv_transfer
     held, there = view.hit_tokens(request, source), view.hit_tokens(request, target)
