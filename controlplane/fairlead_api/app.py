@@ -1,4 +1,4 @@
-"""Wiring of the control API: turns settings into an ASGI app. Lists its subjects, which build themselves."""
+"""Wiring of the control API: turns settings into an ASGI app from a list of subjects, each of which builds itself."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -51,9 +51,9 @@ def create_api(
     patience: float = 1.0,
     simulator: Sequence[str] = (),
 ) -> FastAPI:
-    """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`; the database may take `patience`
-    times as long as usual before it counts as busy or away. `simulator` is the command of a process that simulates
-    jobs (`fairlead_client.simulation_jobs`); without it nothing is simulated.
+    """The API without the web UI. `cluster` replaces the Kubernetes API of `settings.kubeconfig`; `patience` multiplies
+    the time that the database may take before it counts as busy or unreachable. `simulator` is the command of a process
+    that runs simulation jobs (`fairlead_client.simulation_jobs`); without it nothing is simulated.
     """
     infra, kubernetes = infra_of(settings, clock, patience, simulator), KubernetesCluster(settings.kubeconfig)
     callers = access.access_of(infra, kubernetes)

@@ -34,7 +34,7 @@ FAILED_LOGINS = 10
 """Failed logins of one address before it must wait."""
 
 FAILED_LOGIN_SECONDS = 10.0
-"""After this long one more may fail."""
+"""Seconds until one more login may fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Person:
 
 
 class IdentityProvider(Protocol):
-    """A provider of OpenID Connect. Its calls raise IdentityProviderUnavailable."""
+    """A provider of OpenID Connect. Its methods raise IdentityProviderUnavailable."""
 
     @property
     def issuer(self) -> str:
@@ -72,7 +72,7 @@ class Logins:
 
     @property
     def modes(self) -> tuple[LoginMode, ...]:
-        """The ways to log in."""
+        """The available ways to log in."""
         if self._access.open_to_all:
             return (LoginMode.OPEN,)
         further = {LoginMode.KUBERNETES: self._access.knows_cluster, LoginMode.OIDC: self._provider is not None}
@@ -80,7 +80,7 @@ class Logins:
 
     @property
     def issuer(self) -> str | None:
-        """The identity provider, if there is one."""
+        """The identity provider's address, if there is one."""
         return self._provider.issuer if self._provider is not None else None
 
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
@@ -121,8 +121,8 @@ class Logins:
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
         """A web session for a person that the identity provider signed in, with or without a role here.
 
-        Raises NotFound where there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany for an
-        address with too many failures.
+        Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany for an address
+        with too many failures.
         """
         provider = self._asked()
         with self._one_try(login, now):
@@ -153,8 +153,8 @@ class Logins:
             self._access.forget_seen()
 
     async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
-        """Makes a login link. Raises InvalidInput; Denied where the caller is not an admin of everything the key
-        opens.
+        """Makes a login link. Raises InvalidInput; Denied unless the caller is an admin of everything that the link
+        gives access to.
         """
         if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
             raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
@@ -175,7 +175,7 @@ class Logins:
         return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
 
     async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
-        """Ends a web session; only an admin in all namespaces ends one of others. Raises NotFound."""
+        """Ends a web session; only an admin in all namespaces may end other people's. Raises NotFound."""
         try:
             await self._store.revoke_session(session_id, _owner(caller), caller, now)
         finally:
@@ -183,9 +183,8 @@ class Logins:
 
     @contextmanager
     def _one_try(self, login: Login, now: datetime) -> Iterator[None]:
-        """Spends one failure of its address before anything is awaited; otherwise simultaneous tries would all pass. It
-        gives the failure back unless the login fails for its credential, or its client leaves before the answer.
-        Raises TooMany.
+        """Spends one failure of its address before anything is awaited; otherwise simultaneous tries would all pass.
+        The failure is given back unless the credential is wrong or the client leaves before the answer. Raises TooMany.
         """
         self._failures.take(login.address, now)
         try:

@@ -1,4 +1,4 @@
-"""Times: those that operators and routers may send, and those that people write in queries. Pure."""
+"""Times: Unix times that operators and routers may send, and times that people write in queries. Pure."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -17,8 +17,8 @@ def check_time(field_name: str, seconds: float) -> None:
 
 
 def check_instant(field_name: str, written: object, instant: datetime) -> datetime:
-    """The instant. Raises InvalidInput outside the years 2000 to 2199: at the years 1 and 9999, a time one week earlier
-    or later does not exist, and neither does the same hour in another time zone.
+    """The instant. Raises InvalidInput outside the years 2000 to 2199: in the years 1 and 9999, a week earlier or
+    later, or the same hour in another time zone, may not exist.
     """
     if not 2000 <= instant.year < 2200:
         raise InvalidInput(field_name, written, "write a time of the years 2000 to 2199")
@@ -30,7 +30,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_time(field: str, text: str, now: datetime) -> datetime:
-    """The time that `text` means. Raises InvalidInput naming `field`."""
+    """The time that `text` denotes. Raises InvalidInput naming `field`."""
     match = _RELATIVE.fullmatch(text.strip())
     try:
         if match:
@@ -44,7 +44,7 @@ def parse_time(field: str, text: str, now: datetime) -> datetime:
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Both ends, None if not given. Raises InvalidInput when the start is after the end."""
+    """Start and end of a range, None if not given. Raises InvalidInput if the start is after the end."""
     begun = parse_time("from", start, now) if start is not None else None
     ended = parse_time("to", end, now) if end is not None else None
     if begun is not None and ended is not None and begun >= ended:

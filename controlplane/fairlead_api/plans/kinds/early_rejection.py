@@ -10,7 +10,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class EarlyRejectionQuestion(SpecQuestion):
-    """What would another rule of early rejection do?"""
+    """Asks for the effect of another rule of early rejection."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()
@@ -22,10 +22,10 @@ class EarlyRejectionQuestion(SpecQuestion):
 
 
 def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> PlanEffect:
-    """The share of recorded decisions in which every candidate was predicted to be over the limit."""
+    """Effect: the share of recorded decisions in which every candidate was predicted to exceed the limit."""
     if after.mode == "Disabled":
         return PlanEffect(warnings=["Nothing is refused early: under overload requests wait until they time out."])
-    notes = ["What decoding would add is not in the estimate; Predicted refuses at least as much as Load."]
+    notes = ["The estimate does not include refusals because of decoding; Predicted refuses at least as much as Load."]
     notes = notes if after.mode == "Predicted" else []
     if refused is None:
         return PlanEffect(notes=notes)

@@ -1,4 +1,4 @@
-"""Other latency targets."""
+"""Changes the latency targets."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class SloQuestion(SpecQuestion):
-    """What would other targets do?"""
+    """Asks for the effect of other targets."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()
@@ -21,12 +21,12 @@ class SloQuestion(SpecQuestion):
         return slo_effect(known.use, facts.slo, latencies, await known.refused(facts))
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("targets change how requests are judged, and the effect above is from the latencies that were recorded")
+        raise CannotSimulate("targets only change how requests are judged; the effect above is computed from recorded latencies")
 
 
 def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[int, int]], refused: Replay | None) -> PlanEffect:
-    """The attainment that the requests of the past day would have had; where requests are refused early, also their
-    share. `latencies` are counts by cell, by priority class.
+    """Effect: the attainment that the past day's requests would have had and, if requests are refused early, the share
+    refused. `latencies` are counts by cell, for each priority class.
     """
     whole, classes = what_if(latencies, {}, after.ttft_seconds, after.tpot_seconds, after.percentile)
     least, most = whole.attainment_least, whole.attainment_most
@@ -36,7 +36,7 @@ def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[i
     if whole.met is False:
         warnings.insert(0, f"The goal of {after.percentile:g}% in time would have been missed: {most:.1%} were.")
     elif whole.met and pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
-        notes.append("The targets become easy enough to be met; requests are served no faster for it.")
+        notes.append("The targets become easier to meet; requests are not served faster.")
     if most > least:
         notes.append(f"Latencies are recorded in steps, and a target lies within one: {least:.1%} to {most:.1%} would have been in time.")
     if len(classes) > 1:

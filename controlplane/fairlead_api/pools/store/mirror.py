@@ -72,9 +72,7 @@ def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
 
 
 async def note_wanted(connection: AsyncConnection, row: Any, state: PoolState, now: datetime) -> None:
-    """Stores the wanted numbers that the state changes, compared with `row` of the table pools; all of them for a new
-    pool.
-    """
+    """Stores changes of the desired numbers, compared with `row` of the table pools; all numbers for a new pool."""
     after = state.desired or declared_by(state.spec)
     new = not row.revision or row.uid != state.uid or row.deleted_at is not None
     before = {} if new else desired_of(row)
@@ -110,7 +108,9 @@ _MAKE_POOL = (
 
 
 class PostgresPools:
-    """The pools as the operator reports them; each call is one transaction. `shares` computes a ring's key shares."""
+    """The pools as the operator reports them; each call is one transaction. `shares` is the function that computes a
+    ring's key shares.
+    """
 
     def __init__(self, database: Database, shares: Shares) -> None:
         self._database = database
@@ -120,8 +120,8 @@ class PostgresPools:
     async def mirror(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
         """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
 
-        Returns what routers and the database know about the pool then. Raises InvalidInput when the spec is bad and the
-        operator did not say so, Conflict when the state is older than the stored one.
+        Returns the resulting observations from routers and the database. Raises InvalidInput if the spec is invalid and
+        the operator did not report it, Conflict if the state is older than the stored one.
         """
         facts = facts_of(state)
         schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
@@ -215,7 +215,9 @@ class PostgresPools:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, now: datetime) -> Any:
-    """The pool's row, locked, and made first if new. Raises Conflict for a state that is older than the row."""
+    """The pool's locked row; created first if the pool is new. Raises Conflict for a state that is
+    older than the row.
+    """
     key = {"namespace": pool.namespace, "name": pool.name}
     row = (await connection.execute(_LOCK_POOL, key)).one_or_none()
     if row is None:
@@ -248,8 +250,8 @@ async def _save_pool(
     measured: dict[str, Any] | None,
     now: datetime,
 ) -> None:
-    """Write the state's changes into the pool's row; `numbers` are the versions that follow from them, and `measured`
-    the measurements of its engines.
+    """Write the state's changes into the pool's row; `numbers` are the resulting versions, and `measured` the
+    measurements of its engines.
     """
     pools = tables.pools
     model = state.spec.get("model")
@@ -286,9 +288,8 @@ async def note_instances(
     now: datetime,
     why: str = "no longer reported by the operator",
 ) -> list[str]:
-    """Stores instances as reported, with a transition for every change of state; those not reported become Gone.
-
-    Returns the ids of those that became Gone.
+    """Stores instances as reported, with a transition for every change of state; instances that are not reported become
+    Gone, and their ids are returned.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
