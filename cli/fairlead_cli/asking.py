@@ -1,6 +1,6 @@
-"""Asking the control API from the command line: the options that say where and as whom, and errors as one line.
+"""Calls of the control API from the command line: the options for address and token, and errors as one line.
 
-Without `--url` and `--token` the sandbox of this folder is asked, if one runs: `fairlead up`, then any command.
+Without `--url` and `--token`, commands use the sandbox of this folder, if one runs: `fairlead up`, then any command.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def _addresses(_context: click.Context, _option: click.Parameter, text: str | No
 
 def _bearer(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is not None and not (text.isascii() and text.isprintable()):
-        raise click.BadParameter("it has characters that no token has; copy it once more")
+        raise click.BadParameter("it has characters that no token has; copy it again")
     return text
 
 
@@ -43,8 +43,10 @@ url_option = click.option(
     "--url",
     envvar="FAIRLEAD_URL",
     callback=_addresses,
-    help="The control API; several addresses, with commas, stand in for one another [FAIRLEAD_URL]. "
-    f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
+    help=(
+        "Address of the control API, or several addresses separated by commas [FAIRLEAD_URL]; default: the "
+        f"sandbox of this folder, else {_ADDRESSES.example}."
+    ),
 )
 token_option = click.option(
     "--token",
@@ -55,22 +57,25 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The addresses and the token for requests: those given, else those of this folder's running sandbox. Raises
-    InvalidInput if FAIRLEAD_STATE_DIR names a folder without one, as another system would be asked instead.
+    """The address and the token for requests: the given ones, else those of this folder's running sandbox. Raises
+    InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise another system would be
+    asked.
     """
     if url and token:
         return url, token
     named = os.environ.get("FAIRLEAD_STATE_DIR")
     found = _sandbox(Path(named or ".fairlead").absolute())
     if named and found is None and not url:
-        raise InvalidInput("FAIRLEAD_STATE_DIR", named, "nothing of yours runs there; name the folder of a running sandbox, or give --url")
+        raise InvalidInput(
+            "FAIRLEAD_STATE_DIR", named, "no sandbox of yours runs there; name the folder of a running sandbox, or give --url"
+        )
     if found is not None and (not url or set(url) == set(found[0])):
         return url or found[0], token or found[1]
     return url or (_ADDRESSES.example,), token
 
 
 def connect(url: tuple[str, ...], token: str | None) -> ControlApi:
-    """A client, to be closed by the caller."""
+    """A client; the caller must close it."""
     urls, bearer = place(url, token)
     return ControlApi(urls, bearer, timeout_seconds=30.0)
 
@@ -91,8 +96,8 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
 
 
 def conflict_lines(problem: Problem) -> list[str]:
-    """The full lines of a plan's conflict: what it was to change and what changed meanwhile; none for another
-    problem.
+    """The full lines about a plan's conflict: the plan's change, and what changed meanwhile; empty for
+    other problems.
     """
     conflict = problem.conflict
     if conflict is None:
@@ -111,8 +116,8 @@ def _to_sign_in(error: ApiProblem) -> str:
 
 
 def _sandbox(root: Path) -> tuple[tuple[str, ...], str] | None:
-    """Addresses and admin token of the sandbox that runs on this state directory; None if there is none, if it is not
-    installed, or if it belongs to somebody else: only its owner can read the file with the token.
+    """Address and admin token of the sandbox that runs on this state directory; None if there is none, if the sandbox
+    is not installed, or if it belongs to another user, because only its owner can read the token file.
     """
     try:
         if not (root / "run.json").exists():

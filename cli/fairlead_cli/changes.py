@@ -20,11 +20,11 @@ from fairlead_process.yaml_documents import complaint, read_yaml
 
 @click.group()
 def change() -> None:
-    """Change a pool by a plan, which is shown with its effect first; `undo` takes an applied one back."""
+    """Change a pool by a plan, which is shown with its effect first; `undo` reverts an applied plan."""
 
 
 def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
-    """The arguments of a command, and its option, that ask for what a request of the kind takes."""
+    """The arguments and options of a command that correspond to the fields of the kind's requests."""
     asked: dict[str, Callable[[Any], Any]] = {
         "replicas": click.argument("replicas", type=click.IntRange(0)),
         "role": click.option(
@@ -39,7 +39,7 @@ def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
 
 
 def _add_command(kind: PlanKind) -> None:
-    """Adds the command of a kind that has one of its own: `fairlead change scale chat 5`."""
+    """Adds the command of a kind that has its own: `fairlead change scale chat 5`."""
     facts = kind.facts
 
     def carry_out(name: str, approval: Approval, **given: Any) -> None:
@@ -62,10 +62,10 @@ for _kind in PlanKind:
 @change.command()
 @click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
 @click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
-@click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not so already.")
+@click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each pool that is not in this state yet.")
 @approval_options
 def migrations(mode: str, names: tuple[str, ...], all_pools: bool, approval: Approval) -> None:
-    """Pause the migrations of pools, or let them go on. The token needs the role operator."""
+    """Pause or resume the migrations of pools. The token needs the role operator."""
     if bool(names) is all_pools:
         raise InvalidInput("NAME", None, "name at least one pool, or write --all")
     wanted = next(one for one in MIGRATIONS_MODES if one.lower() == mode)
@@ -87,7 +87,7 @@ def migrations(mode: str, names: tuple[str, ...], all_pools: bool, approval: App
 
 
 _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
-"""The sections that have no command of their own."""
+"""The sections without a command of their own."""
 
 
 @change.command("set")
@@ -98,9 +98,9 @@ _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.val
 def set_(name: str, section: str, fields: tuple[str, ...], approval: Approval) -> None:
     """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
 
-    `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
-    a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the default.
-    The token needs the role admin, for rollout operator.
+    `policy` and `ring` are parts of the manifest's `routing`; fields have the manifest's names. Nested fields are
+    written with dots, as in `zero.idleAfter=10m`; the value `null` resets a field to its default. The token needs the
+    role admin; for `rollout`, operator.
     """
     request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
     plan_and_apply(pool_named(name), request, approval)
@@ -112,7 +112,7 @@ def set_(name: str, section: str, fields: tuple[str, ...], approval: Approval) -
 @click.argument("instance")
 @approval_options
 def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
-    """Cordon or drain one instance, or take that back. The token needs the role operator."""
+    """Cordon or drain one instance, or end that. The token needs the role operator."""
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind(kind), instance=instance), approval)
 
 
@@ -120,7 +120,7 @@ def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
 @name_argument
 @click.argument("action", type=click.Choice([action.value for action in ScheduleAction]))
 @click.argument("schedule")
-@click.option("--spec", type=click.File("rb"), help="For set: a file with the schedule as a manifest writes it, without its name.")
+@click.option("--spec", type=click.File("rb"), help="For set: a file with the schedule as in a manifest, without its name.")
 @click.option("--start", help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
 @approval_options
 def schedule(name: str, action: str, schedule: str, spec: Any, start: str | None, approval: Approval) -> None:
@@ -150,10 +150,10 @@ def again(plan: str, approval: Approval) -> None:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """What to raise when one of several pools got no answer: it says how far the change got."""
-    told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; left as it was: {', '.join(map(str, left))}"
+    """The error if one of several pools got no answer: it says how far the change got."""
+    told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
-        return click.ClickException(f"standard input gave no answer ({told}); answer beforehand with --yes and --reason")
+        return click.ClickException(f"standard input gave no answer ({told}); pass --yes and --reason instead")
     click.echo(f"\n{told}", err=True)
     return click.Abort()
 
