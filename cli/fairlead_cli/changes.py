@@ -159,7 +159,7 @@ def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[P
 
 
 def _manifest(file: Any) -> Any:
-    """What a file of `--spec` says. Raises InvalidInput."""
+    """The content of a file given by `--spec`. Raises InvalidInput."""
     try:
         return read_yaml(file.read())
     except yaml.YAMLError as error:
@@ -178,7 +178,7 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
         for section in sections:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
-                raise InvalidInput("FIELD=VALUE", one, f"{section} has a value of its own already; write it whole, or by its fields")
+                raise InvalidInput("FIELD=VALUE", one, f"{section} already has a value; write it as a whole, or field by field")
         try:
             inner[name] = read_yaml(text)
         except yaml.YAMLError as error:
@@ -187,7 +187,7 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:
-    """All pools whose migrations are not as wanted."""
+    """All pools whose migrations are not yet in the desired state."""
 
     async def found(api: ControlApi) -> list[PoolKey]:
         keys: list[PoolKey] = []

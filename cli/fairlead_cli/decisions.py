@@ -20,12 +20,12 @@ def decisions() -> None:
 
 @decisions.command("list")
 @pool_option
-@click.option("--instance", help="Only those that chose this instance.")
-@click.option("--session", help="Only of this session.")
-@click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only for this reason.")
-@click.option("--kept", type=click.Choice([one.value for one in KeptFor]), help="Only those that are kept for this reason.")
-@click.option("--outcome", type=click.Choice([one.value for one in RequestOutcome]), help="Only of requests that ended so.")
-@click.option("--class", "priority_class", help="Only of this priority class.")
+@click.option("--instance", help="Only decisions for this instance.")
+@click.option("--session", help="Only decisions of this session.")
+@click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only decisions made for this reason.")
+@click.option("--kept", type=click.Choice([one.value for one in KeptFor]), help="Only decisions kept for this reason.")
+@click.option("--outcome", type=click.Choice([one.value for one in RequestOutcome]), help="Only requests with this outcome.")
+@click.option("--class", "priority_class", help="Only requests of this priority class.")
 @range_options
 @list_options
 def list_decisions(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
@@ -54,7 +54,7 @@ def show(decision: str, look: Look) -> None:
         print_facts(
             [*zip(COLUMNS, _row(found), strict=True), ("rule", found.rule.code), ("request", found.request), ("router", found.router)]
         )
-        click.echo(f"\n{len(found.candidates)} of {found.considered} instances that were considered:")
+        click.echo(f"\n{len(found.candidates)} of {found.considered} considered instances:")
         rows = [
             (
                 one.instance,

@@ -1,4 +1,4 @@
-"""Lists on the command line: the same options for each list, as a table, JSON or CSV, once or again and again.
+"""Lists on the command line: the same options for each list, as a table, JSON or CSV, once or repeatedly.
 
 A list command asks the API page by page until it has as many rows as `--limit` says; CSV is streamed as the API
 exports it, so that it may have any length.
@@ -24,12 +24,12 @@ from fairlead_client.resources.pages import Page
 Item = TypeVar("Item")
 
 PAGE = 100
-"""Maximum number of rows that the API gives at once."""
+"""Maximum number of rows per answer of the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a command prints, and which API it asks."""
+    """How a command prints its answer, and which API it asks."""
 
     url: tuple[str, ...]
     token: str | None
@@ -65,9 +65,9 @@ def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command `--from`, `--to` and `--oldest-first`, which it gets as one mapping `span`."""
 
-    @click.option("--from", "start", help="Begin: RFC 3339, or as now-6h.")
-    @click.option("--to", "end", help="End: RFC 3339, or as now-1h.")
-    @click.option("--oldest-first", is_flag=True, help="Begin with the oldest.")
+    @click.option("--from", "start", help="Beginning: RFC 3339, or such as now-6h.")
+    @click.option("--to", "end", help="End: RFC 3339, or such as now-1h.")
+    @click.option("--oldest-first", is_flag=True, help="Show the oldest first.")
     @wraps(command)
     def with_range(*arguments: Any, start: str | None, end: str | None, oldest_first: bool, **options: Any) -> Any:
         return command(*arguments, span={"from": start, "to": end, "sort": "at" if oldest_first else None}, **options)
@@ -76,9 +76,9 @@ def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _look_options(outputs: Sequence[str], command: Callable[..., Any]) -> Callable[..., Any]:
-    @click.option("-o", "--output", type=click.Choice(outputs), default="table", show_default=True, help="What is printed.")
-    @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
-    @click.option("--every", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between two looks of --watch.")
+    @click.option("-o", "--output", type=click.Choice(outputs), default="table", show_default=True, help="Output format.")
+    @click.option("-w", "--watch", is_flag=True, help="Repeat until Ctrl-C.")
+    @click.option("--every", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between two repetitions of --watch.")
     @url_option
     @token_option
     @wraps(command)
@@ -128,7 +128,7 @@ def watched(look: Look, question: Callable[[ControlApi], Awaitable[Item]], show:
 
 
 def print_found(look: Look, found: object) -> None:
-    """JSON, indented; while it is watched a line for each look."""
+    """Prints JSON: indented, or with --watch one line per repetition."""
     if look.watch:
         click.echo(msgspec.json.encode(found).decode())
     else:

@@ -13,11 +13,11 @@ from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
 from fairlead_process.starting import debug, line_of
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
-"""Exit codes: of a failure, of a command line or setting that cannot be used, of Ctrl-C."""
+"""Exit codes: for a failure, for an unusable command line or setting, and for Ctrl-C."""
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand when it is run or asked for its help, never to list it."""
+    """Imports a subcommand when it is run or its help is shown, never to list it."""
 
     def __init__(self, subcommands: Mapping[str, Subcommand]) -> None:
         super().__init__(name="fairlead", help="Cache-aware routing and audited scaling for LLM inference pools.", no_args_is_help=True)
@@ -65,7 +65,7 @@ def run(arguments: list[str]) -> int:
         return problem.exit_code
     except click.Abort as problem:
         if isinstance(problem.__context__, EOFError):  # a question that nobody is there to answer
-            return _complain("standard input gave no answer, so nothing was changed; answer in advance with --yes and --reason")
+            return _complain("standard input gave no answer, so nothing was changed; pass --yes and --reason instead")
         return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -85,7 +85,7 @@ def _load(name: str, command: Subcommand) -> click.Command:
         return command.load()
     except ImportError as problem:
         extra = f"[{command.extra}]" if command.extra else ""
-        raise click.ClickException(f"`fairlead {name}` is not installed completely ({problem}); install fairlead{extra}") from None
+        raise click.ClickException(f"`fairlead {name}` is not completely installed ({problem}); install fairlead{extra}") from None
 
 
 def _complain(text: str, code: int = FAILED) -> int:

@@ -14,23 +14,23 @@ from fairlead_client.client import ControlApi
 from fairlead_client.resources.moves import Migration, Move, ReRoute
 
 COLUMNS = ("at (UTC)", "id", "pool", "session", "from", "to", "why", "predicted gain", "faster than staying", "outcome")
-_requests = click.option("--requests", is_flag=True, help="Re-routes of single requests, instead of sessions that moved.")
+_requests = click.option("--requests", is_flag=True, help="List re-routes of single requests instead of session migrations.")
 
 
 @click.group()
 def migrations() -> None:
-    """Sessions that moved between instances: predicted and actual benefit."""
+    """Session migrations between instances: predicted and actual benefit."""
 
 
 @migrations.command("list")
 @_requests
 @pool_option
-@click.option("--source", help="Only away from this instance.")
-@click.option("--target", help="Only to this instance.")
-@click.option("--session", help="Only of this session.")
-@click.option("--trigger", type=click.Choice([one.value for one in BindingReason]), help="Only with this trigger.")
-@click.option("--outcome", type=click.Choice([one.value for one in MoveOutcome]), help="Only with this outcome.")
-@click.option("--paid-off/--not-paid-off", default=None, help="Only those that were faster than staying, or not.")
+@click.option("--source", help="Only moves from this instance.")
+@click.option("--target", help="Only moves to this instance.")
+@click.option("--session", help="Only moves of this session.")
+@click.option("--trigger", type=click.Choice([one.value for one in BindingReason]), help="Only moves with this trigger.")
+@click.option("--outcome", type=click.Choice([one.value for one in MoveOutcome]), help="Only moves with this outcome.")
+@click.option("--paid-off/--not-paid-off", default=None, help="Only moves that were faster than staying, or only those that were not.")
 @range_options
 @list_options
 def list_migrations(requests: bool, span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
@@ -67,7 +67,7 @@ def show(requests: bool, migration: str, look: Look) -> None:
             ("came after", seconds(found.actual_ttft_seconds)),
             ("tokens moved", f"{found.tokens_moved:,}"),
             ("tokens recomputed", f"{found.tokens_recomputed:,}"),
-            ("cache", "not asked for" if found.cache is None else found.cache.value),
+            ("cache", "no transfer was tried" if found.cache is None else found.cache.value),
             ("transfer took", seconds(found.transfer_seconds)),
             ("transfer predicted", seconds(found.predicted_transfer_seconds)),
             ("request", short(found.request)),

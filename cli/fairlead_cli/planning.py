@@ -24,12 +24,12 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 
 name_argument = click.argument("name", metavar="[NAMESPACE/]NAME")
-pool_option = click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="Only of this pool.")
+pool_option = click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="Only this pool.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """How a change is approved (`yes`: without asking), and which API is asked for it."""
+    """How a change is approved (`yes`: without asking), and which API makes it."""
 
     reason: str | None
     yes: bool
@@ -77,7 +77,7 @@ def tell_and_apply(pool: PoolKey, plan: Plan, approval: Approval) -> bool:
 
 
 def pool_named(name: str) -> PoolKey:
-    """The pool that `name` or `namespace/name` means. Raises InvalidInput."""
+    """The pool named by `name` or `namespace/name`. Raises InvalidInput."""
     try:
         return PoolKey.named(name)
     except ValueError as remedy:
@@ -85,7 +85,7 @@ def pool_named(name: str) -> PoolKey:
 
 
 def lines_of(plan: Plan) -> list[str]:
-    """What a plan changes and does, line by line."""
+    """A plan's change and effect, line by line."""
     return [
         "What changes:",
         *steps(plan.diff),
@@ -105,7 +105,7 @@ QUANTITIES = {
 
 
 def expected_lines(found: PlanExpectation) -> list[str]:
-    """What a plan's simulation expects, line by line; why it is unknown, or its progress."""
+    """The effect that a plan's simulation expects, line by line; or why it is unknown, or the simulation's progress."""
     if found.state is ExpectationState.UNKNOWN:
         return [f"Not simulated: {found.reason}."]
     if found.state is not ExpectationState.DONE:
@@ -114,7 +114,8 @@ def expected_lines(found: PlanExpectation) -> list[str]:
     if found.rates:
         seeds += f" (with this plan also at {' and '.join(f'{rate:g}' for rate in found.rates)} times the rate)"
     head = (
-        f"Simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to {time_words(found.end)}, seeds {seeds}. "
+        f"Simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to "
+        f"{time_words(found.end)}, seeds {seeds}. "
         f"The change happens halfway; in the second half ({found.measured_seconds or 0:,.0f} s):"
     )
     return [head, *map(_figure, found.figures)]
@@ -123,7 +124,7 @@ def expected_lines(found: PlanExpectation) -> list[str]:
 def _figure(one: ExpectedFigure) -> str:
     words = QUANTITIES[one.quantity]
     if one.unknown is not None:
-        return f"  {words}: cannot be known; {one.unknown}"
+        return f"  {words}: unknown; {one.unknown}"
     shown = "{:.0f}" if one.quantity is Quantity.SESSIONS_MOVED else "{:.1%}"
     return f"  {words}: {shown.format(one.before)} now, {shown.format(one.after)} with this plan"
 

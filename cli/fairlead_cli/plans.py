@@ -20,13 +20,13 @@ _id = click.argument("plan_id", metavar="ID")
 
 @click.group()
 def plans() -> None:
-    """Plans: what was planned, with what effect; apply it, or take it back."""
+    """Plans: list and show them with their effects; apply or undo them."""
 
 
 @plans.command("list")
 @pool_option
-@click.option("--kind", type=click.Choice([one.value for one in PlanKind]), help="Only of this kind.")
-@click.option("--by", "created_by", help="Only those that this person made.")
+@click.option("--kind", type=click.Choice([one.value for one in PlanKind]), help="Only plans of this kind.")
+@click.option("--by", "created_by", help="Only plans made by this person.")
 @range_options
 @list_options
 def list_plans(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
@@ -70,7 +70,7 @@ def apply(plan_id: str, approval: Approval) -> None:
 @_id
 @approval_options
 def undo(plan_id: str, approval: Approval) -> None:
-    """Take an applied plan back: plans the opposite, shows it and applies it."""
+    """Undo an applied plan: make the inverse plan, show it and apply it."""
     plan = ask(approval.url, approval.token, lambda api: api.undo_plan(plan_id))
     tell_and_apply(pool_named(plan.pool), plan, approval)
 

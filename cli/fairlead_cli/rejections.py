@@ -1,4 +1,4 @@
-"""`fairlead rejections` shows what was refused, by cause, and what would help."""
+"""`fairlead rejections` shows refused requests by cause, and what would help."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ COLUMNS = ("pool", "class", "cause", "status", "refused", "share", "last (UTC)")
 
 @click.group()
 def rejections() -> None:
-    """Refused requests: how many, for which cause, and what would help."""
+    """Refused requests: how many, why, and what would help."""
 
 
 @rejections.command("list")
 @pool_option
-@click.option("--class", "priority_class", help="Only of this priority class.")
-@click.option("--from", "start", default="now-1h", show_default=True, help="Begin: RFC 3339, or as now-6h.")
-@click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-5m.")
+@click.option("--class", "priority_class", help="Only requests of this priority class.")
+@click.option("--from", "start", default="now-1h", show_default=True, help="Beginning: RFC 3339, or such as now-6h.")
+@click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or such as now-5m.")
 @list_options
 def list_rejections(pool: str | None, priority_class: str | None, start: str, end: str, limit: int, look: Look) -> None:
     """List refusals by pool, class and cause; JSON is the whole report, with samples."""

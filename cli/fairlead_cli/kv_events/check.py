@@ -1,4 +1,4 @@
-"""`fairlead kv-events check` compares an index that a recording's events feed with what the engine counted."""
+"""`fairlead kv-events check` compares an index built from a recording's events with the engine's own counts."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,14 +11,14 @@ from fairlead.kv_events.predictions import Agreement, predict
 from fairlead_cli.kv_events.recording_files import Recording, read_recording
 
 LARGEST_ERROR = 0.005
-"""Share of the sum of cached tokens."""
+"""Largest accepted error, as a share of the sum of cached tokens."""
 SMALLEST_EXACT_SHARE = 0.98
 _BAD_ROWS_SHOWN = 5
 
 
 @click.group("kv-events")
 def kv_events() -> None:
-    """Check what engines say about their prefix caches."""
+    """Check the KV events that engines publish about their prefix caches."""
 
 
 @kv_events.command("check")
@@ -29,7 +29,7 @@ def kv_events() -> None:
     "--hash-seed", "seeds", multiple=True, default=("0",), show_default=True, help="The engine's PYTHONHASHSEED, to recompute its hashes."
 )
 def check(recording: Path, as_json: bool, rows: bool, seeds: tuple[str, ...]) -> None:
-    """Feed an index with RECORDING and compare the prompt tokens it says are cached with those the engine counted.
+    """Build an index from RECORDING and compare the cached prompt tokens that it predicts with the engine's own counts.
 
     The exit code is 1 if the sums differ by more than 0.5 %, or fewer than 98 % of the requests are exact.
     """
