@@ -1,6 +1,5 @@
-"""Refusals of the command line, and option types whose refusals say what to write.
-
-Numbers have a lower and an upper bound; NaN is always refused.
+"""Errors of the command line, and option types whose errors say what to write. Numbers have a lower and an upper bound;
+NaN is always refused.
 """
 
 from math import nan

@@ -1,4 +1,4 @@
-"""Fits the engine model's costs to requests that real engines served, and says how far off the fit is.
+"""Fits the engine model's costs to requests that real engines served, and measures the fit's error.
 
 The records are replayed through `engine_model.Instance` at their times, on their engines, with what was cached; the
 costs are those whose times come nearest to the recorded ones. It reads no clock and draws no random numbers. Its

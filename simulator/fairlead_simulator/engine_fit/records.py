@@ -1,4 +1,4 @@
-"""Requests that real engines served, as a fit needs them, and the rules that a set of them must keep."""
+"""Requests that real engines served, as input of a fit, and the rules for a set of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ LEAST_RECORDS = 100
 """Fewer records cannot determine eight costs: some are used for fitting, others for judging the fit."""
 LATEST_SECONDS = 1e11
 LONGEST_SECONDS = 86_400.0
-"""No first token and no answer takes longer than a day; what does is in milliseconds."""
+"""Maximum duration of a first token or an answer: a day; a larger value is probably in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRecord:
     """One request. `at` is when it was sent to the engine, in seconds from any origin.
 
-    `tpot` is the mean time between the tokens after the first, None of an answer of one token. `in_flight` is how many
-    requests that engine had then, with this one; None = not recorded.
+    `tpot` is the mean time between the tokens after the first, None of an answer of one token. `in_flight` is the
+    number of requests at that engine at that time, including this one; None = not recorded.
     """
 
     at: float
     engine: str
     prompt_tokens: int
     cached_tokens: int
-    """Cached tokens of the prompt; never all of it."""
+    """Cached tokens of the prompt, always fewer than the whole prompt."""
     output_tokens: int
     ttft: float
     tpot: float | None
@@ -41,7 +41,7 @@ class ServedRecord:
 
 
 def check_records(records: Sequence[ServedRecord], source: str) -> None:
-    """Refuse records that no fit can come from. Raises RecordsUnusable."""
+    """Refuses records from which no fit is possible. Raises RecordsUnusable."""
     if len(records) < LEAST_RECORDS:
         raise RecordsUnusable(f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, of one busy time")
     for name, values in (

@@ -45,20 +45,24 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 @click.command()
 @click.option("--trace", type=click.Path(path_type=Path), help="A trace in Mooncake's JSONL format, also .gz; see fairlead traces convert.")
-@click.option("--generate", type=click.Choice(["conversation"]), help="Make a trace instead of reading one.")
+@click.option("--generate", type=click.Choice(["conversation"]), help="Generate a trace instead of reading one.")
 @click.option(
-    "--url", "urls", multiple=True, required=True, help="A router (or an engine); several take turns and stand in for one another."
+    "--url",
+    "urls",
+    multiple=True,
+    required=True,
+    help="URL of a router (or an engine); with several, they take turns and replace each other after failures.",
 )
 @click.option("--model", help="Model to request; default: the first one that the router lists.")
 @click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="The pool, sent as x-fairlead-pool.")
 @click.option("--token", envvar="FAIRLEAD_GATEWAY_KEY", show_envvar=True, help="API key of the routers, sent as a bearer token.")
-@click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as recorded.")
-@click.option("--requests", type=click.IntRange(min=1), help="Only the first N requests.")
+@click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="Speed-up relative to the recorded times.")
+@click.option("--requests", type=click.IntRange(min=1), help="Send only the first N requests.")
 @click.option("--rate", type=_POSITIVE, default=3.4, show_default=True, help="Requests per second of a generated trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a generated session's first prompt.")
 @click.option("--longest-input", type=WholeOption(1, 1_000_000), help="Maximum tokens of a generated prompt.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of a generated trace and of cancellations.")
-@click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="Seconds to the first token that count as in time.")
+@click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="TTFT target in seconds.")
 @click.option(
     "--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="Speed-up of the engines; times are shown multiplied by it."
 )
@@ -66,12 +70,16 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option("--session-header", default="x-session-id", show_default=True, help="Header with the session's name.")
 @click.option("--bursts", is_flag=True, help="Send rows with equal stamps at once instead of spreading them.")
 @click.option(
-    "--max-in-flight", type=click.IntRange(min=1), default=4096, show_default=True, help="Safety limit; reaching it delays arrivals."
+    "--max-in-flight",
+    type=click.IntRange(min=1),
+    default=4096,
+    show_default=True,
+    help="Maximum number of requests in flight; reaching it delays arrivals.",
 )
-@click.option("--cancel-share", type=NumberOption(most=1), default=0.0, help="Give up this share of requests after their first token.")
+@click.option("--cancel-share", type=NumberOption(most=1), default=0.0, help="Cancel this share of requests after their first token.")
 @click.option("--retry-rejected", type=click.IntRange(min=0), default=0, help="Retries of a rejected request, after Retry-After.")
-@click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Seconds one request may take.")
-@click.option("--loop", "repeat", is_flag=True, help="Repeat without end, with fresh prompts each time.")
+@click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Time limit of one request in seconds.")
+@click.option("--loop", "repeat", is_flag=True, help="Repeat endlessly, with new prompts each time.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures here.")
 @click.option("--rows", "rows_path", type=click.Path(path_type=Path), help="Write a JSON line per request here.")
 def replay(
@@ -100,9 +108,9 @@ def replay(
     json_path: Path | None,
     rows_path: Path | None,
 ) -> None:
-    """Send a trace as real requests, at the times it was recorded, and account for every one.
+    """Send a trace as real requests, at their recorded times, and account for each of them.
 
-    Ends with code 0 when sent = served + rejected + failed + cancelled, else 1.
+    The exit code is 0 if sent = served + rejected + failed + cancelled, else 1.
     """
     if (trace is None) == (generate is None):
         raise click.UsageError("give either --trace FILE or --generate conversation")
@@ -186,7 +194,7 @@ def _rows_from(
 
 
 def generated_rows(requests: int | None, seed: int, rate: float, median_input: int | None, longest_input: int | None) -> list[TraceRow]:
-    """Conversations as `--generate` makes them; None means the usual number, or the shape's own lengths."""
+    """Conversations as generated by `--generate`; None means the default number, or the shape's own lengths."""
     usual = ConversationShape()
     shape = replace(
         usual,
