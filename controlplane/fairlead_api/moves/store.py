@@ -115,6 +115,8 @@ def _upsert(target: str, source: str) -> str:
         ""
         ""
         ""
+        ""
+        ""
         f"FROM {_KEYS}, LATERAL ({source}) r ON CONFLICT (pool_id, bucket) DO UPDATE SET {replaced}"
     )
 
