@@ -112,7 +112,13 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     show_default=True,
     help="How rows with equal timestamps are spread over the time until the next timestamp.",
 )
-@click.option("--sessions", type=click.Choice(["inferred", "none"]), default="inferred", show_default=True, help="For rows that name none.")
+@click.option(
+    "--sessions",
+    type=click.Choice(["inferred", "none"]),
+    default="inferred",
+    show_default=True,
+    help="How requests without a session are read: as inferred sessions, or each alone.",
+)
 @click.option("--closed-loop", is_flag=True, help="A session's next turn starts `delay` ms after the one before has ended.")
 @click.option(
     "--prefills-in-flight", type=WholeOption(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues."

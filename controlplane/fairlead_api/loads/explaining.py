@@ -10,6 +10,7 @@ from statistics import median
 from typing import Protocol
 
 from fairlead.errors import InvalidInput
+from fairlead.percentages import percentage
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.sharing import Recent
@@ -313,15 +314,15 @@ def _senders(found: LoadExplanation) -> Iterator[str]:
         return
     what = "tokens that the instance had to prefill" if had_to_be_prefilled else "prompt tokens"
     if senders.is_exact:
-        yield f"{number} of {senders.sessions_seen:,} sessions sent {share * 100:.0f} % of the {what}."
+        yield f"{number} of {senders.sessions_seen:,} sessions sent {percentage(share)} of the {what}."
         return
     if senders.is_whole:
         of = f"{senders.recorded:,} of {senders.sent:,} requests, those that have ended"
-        yield f"{number} of {senders.sessions_seen:,} sessions sent {share * 100:.0f} % of the {what} (of {of})."
+        yield f"{number} of {senders.sessions_seen:,} sessions sent {percentage(share)} of the {what} (of {of})."
         return
     of_all = "" if senders.sent is None else f" of {senders.sent:,}"
     known = f"estimated from {senders.recorded:,}{of_all} requests"
-    yield f"{number} of {senders.sessions_seen:,} sessions sent about {share * 100:.0f} % of the {what} ({known})."
+    yield f"{number} of {senders.sessions_seen:,} sessions sent about {percentage(share)} of the {what} ({known})."
 
 
 def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterator[str]:
@@ -330,10 +331,10 @@ def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterat
         yield f"It was sent {found.requests:,} requests, the median of the others {others:,.0f}."
     hits = figures["hit_rate"]
     if hits.mean is not None and hits.others is not None and hits.mean * MUCH < hits.others:
-        yield f"Its cache helped little: a mean prefix hit rate of {hits.mean * 100:.0f} %, {hits.others * 100:.0f} % elsewhere."
+        yield f"Its cache helped little: a mean prefix hit rate of {percentage(hits.mean)}, {percentage(hits.others)} elsewhere."
     kv = figures["kv_usage"]
     if found.metric != "kv_usage" and kv.maximum is not None and kv.limit is not None and kv.maximum > kv.limit:
-        yield f"Its KV cache was {kv.maximum * 100:.0f} % full, so the engine may have preempted requests."
+        yield f"Its KV cache was {percentage(kv.maximum)} full, so the engine may have preempted requests."
 
 
 def _moves(found: LoadExplanation) -> Iterator[str]:
@@ -358,7 +359,7 @@ def told(value: float, unit: str) -> str:
     """A figure with its significant digits and unit."""
     match unit:
         case "share":
-            return f"{value * 100:.0f} %"
+            return percentage(value)
         case "seconds":
             whole = int(value * 1000 + 0.5)  # milliseconds first, as the heatmap rounds its numbers
             return (

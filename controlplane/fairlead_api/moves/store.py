@@ -112,11 +112,6 @@ def _upsert(target: str, source: str) -> str:
     replaced = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS)
     return (
         f"INSERT INTO {target} (pool_id, bucket, {', '.join(COLUMNS)}) SELECT k.pool, k.bucket, {', '.join(f'r.{name}' for name in COLUMNS)} "
-        ""
-        ""
-        ""
-        ""
-        ""
         f"FROM {_KEYS}, LATERAL ({source}) r ON CONFLICT (pool_id, bucket) DO UPDATE SET {replaced}"
     )
 

@@ -12,6 +12,7 @@ from fairlead.capabilities import NOTHING_KNOWN, UNKNOWN, EngineCapability, join
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
+from fairlead.percentages import percentage
 from fairlead.pools import TableFacts
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
@@ -174,8 +175,8 @@ def fit_words(fit: EngineFit, now: datetime) -> str:
     days = (now - fit.fitted_at).days
     age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
     return (
-        f"Engines: fitted {age} to {fit.source}; on requests not fitted to, TTFT was {fit.ttft.mean_error:.0%} and TPOT "
-        f"{fit.tpot.mean_error:.0%} of the mean off."
+        f"Engines: fitted {age} to {fit.source}; on requests not fitted to, TTFT was {percentage(fit.ttft.mean_error)} and TPOT "
+        f"{percentage(fit.tpot.mean_error)} of the mean off."
     )
 
 

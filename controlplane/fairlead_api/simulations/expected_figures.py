@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
+from fairlead.percentages import percentage
 from fairlead_api.simulations.plan_changes import RATES, SEEDS
 from fairlead_client.resources.expectations import ExpectedFigure, Quantity
 from fairlead_client.simulation_jobs import PARTS, PartFigures, RunFigures
@@ -63,7 +64,7 @@ class _Found:
         return FEW_SESSIONS if self.quantity is Quantity.SESSIONS_MOVED else _NEGLIGIBLE
 
     def words(self, value: float) -> str:
-        return f"{value:.0f}" if self.quantity is Quantity.SESSIONS_MOVED else f"{value:.1%}"
+        return f"{value:.0f}" if self.quantity is Quantity.SESSIONS_MOVED else percentage(value)
 
 
 def figures_of(found: Trialled) -> list[ExpectedFigure]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from fairlead.instances import Role
+from fairlead.percentages import percentage
 
 
 def rate(value: float) -> str:
@@ -12,7 +13,7 @@ def rate(value: float) -> str:
 
 def share(value: float) -> str:
     """A share as a percentage: 0.834 → `83.4 %`."""
-    return f"{value * 100:.1f} %"
+    return percentage(value)
 
 
 def percent(value: float) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fairlead.instances import InstanceState, Role
+from fairlead.percentages import percentage
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
 from fairlead.rollout_specs import RolloutSpec
@@ -135,7 +136,7 @@ def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], a
     before = rollout.attainment_before
     if attainment is None or before is None or (before - attainment) * 100 <= spec.regression.attainment_drop:
         return None
-    return f"SLO attainment {attainment * 100:.1f}%, {before * 100:.1f}% when the rollout began"
+    return f"SLO attainment {percentage(attainment)}, {percentage(before)} when the rollout began"
 
 
 def _fails(instance: ObservedInstance) -> bool:

@@ -11,6 +11,7 @@ from xxhash import xxh3_128_hexdigest
 
 from fairlead.capabilities import source_words
 from fairlead.instances import Role
+from fairlead.percentages import percentage
 from fairlead.scaling.memory import ScalingMemory
 from fairlead.scaling.recommendations import Cause, Controller, Hold, Imbalance, Need, Recommendation, Verdict
 from fairlead.scaling.signals import PoolDemand, RoleSignals
@@ -114,7 +115,7 @@ def _grounds(found: Recommendation) -> str:
         seen = found.imbalance
         move = f"one {seen.donor} instance should become {found.role}, for {seen.comparisons} comparisons in a row"
         if found.cause is Cause.WORK_EXCEEDS:
-            served = f"{seen.servable_after or 0:.0%} instead of {seen.servable or 0:.0%} of the requests could be served"
+            served = f"{percentage(seen.servable_after or 0)} instead of {percentage(seen.servable or 0)} of the requests could be served"
             return f"more work arrives than the instances can do, and after a move {served}: {move}"
         return f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f} are out of balance: {move}"
     if found.demand is not None:
@@ -130,7 +131,7 @@ def _grounds(found: Recommendation) -> str:
         return f"{held}, which prefills {found.speed.value:.0f} tokens/s ({source_words(found.speed, 'prefill')})"
     need, signals = found.need, found.signals[0]
     instances = "?" if need is None or need.instances is None else f"{need.instances:.1f}"
-    cached = "" if signals.cached_share is None else f", {signals.cached_share:.0%} of them cached"
+    cached = "" if signals.cached_share is None else f", {percentage(signals.cached_share)} of them cached"
     prompts = f"{signals.prompt_tokens_per_second:.0f} prompt tokens/s{cached}"
     match found.cause:
         case Cause.QUEUE:

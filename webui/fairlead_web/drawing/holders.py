@@ -81,7 +81,7 @@ def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: date
     else:
         told += [
             f"{len(held)} instances held it within {formats.span(whole)}, {longest} the longest: {formats.span(seconds)} "
-            f"({seconds / max(whole, 1e-9):.0%})."
+            f"({formats.share(seconds / max(whole, 1e-9))})."
         ]
     why = Counter(formats.words(item.reason) for item in ordered if item.migration is not None)
     if why:

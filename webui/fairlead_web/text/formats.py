@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from fairlead.percentages import percentage
+
 NONE = "–"
 SKEW_SECONDS = 10
 """Accepted clock difference between two machines, in seconds: a time less far in the future is shown as `now`."""
@@ -38,7 +40,7 @@ def compact(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     """A share 0-1 as a percentage with one decimal: 0.834 → `83.4 %`."""
-    return NONE if value is None else f"{value * 100:.1f} %"
+    return NONE if value is None else percentage(value)
 
 
 def seconds(value: float | None) -> str:

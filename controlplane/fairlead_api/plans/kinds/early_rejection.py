@@ -1,5 +1,6 @@
 """Early rejection of requests that would be late."""
 
+from fairlead.percentages import percentage
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_api.plans.changes import SpecQuestion, section_kind
 from fairlead_api.plans.evidence import Replay
@@ -39,7 +40,7 @@ def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> Plan
 
 def refusing(refused: Replay | None) -> list[str]:
     """A warning about the share of requests that would be refused, if there is one."""
-    return [f"{refused.share:.1%} of requests like those would be refused."] if refused and refused.share >= 0.001 else []
+    return [f"{percentage(refused.share)} of requests like those would be refused."] if refused and refused.share >= 0.001 else []
 
 
 def _minutes(replay: Replay) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from fairlead.percentages import percentage
 from fairlead.tables import SloFacts
 from fairlead_api.plans.changes import SpecQuestion, section_kind
 from fairlead_api.plans.evidence import PoolUse, Replay
@@ -34,13 +35,15 @@ def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[i
         return PlanEffect(warnings=refusing(refused))
     warnings, notes = refusing(refused), []
     if whole.met is False:
-        warnings.insert(0, f"The goal of {after.percentile:g}% in time would have been missed: {most:.1%} were.")
+        warnings.insert(0, f"The goal of {after.percentile:g}% in time would have been missed: {percentage(most)} were.")
     elif whole.met and pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
         notes.append("The targets become easier to meet; requests are not served faster.")
     if most > least:
-        notes.append(f"Latencies are recorded in steps, and a target lies within one: {least:.1%} to {most:.1%} would have been in time.")
+        notes.append(
+            f"Latencies are recorded in steps, and a target lies within one: {percentage(least)} to {percentage(most)} would have been in time."
+        )
     if len(classes) > 1:
-        each = ", ".join(f"{one.priority_class} {one.attainment_least or 0:.1%} of {one.requests:,}" for one in classes)
+        each = ", ".join(f"{one.priority_class} {percentage(one.attainment_least or 0)} of {one.requests:,}" for one in classes)
         notes.append(f"By priority class: {each}.")
     return PlanEffect(
         predicted_attainment=least,

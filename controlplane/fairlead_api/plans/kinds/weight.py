@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fairlead.errors import InvalidInput
 from fairlead.instance_marks import WEIGHT_ANNOTATION
 from fairlead.instances import ACCEPTING, LEAST_WEIGHT, MOST_WEIGHT, Role, weight_of
+from fairlead.percentages import percentage
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.knowledge.rings import key_shares
 from fairlead_api.plans.changes import Asked, Change, Kind
@@ -93,7 +94,7 @@ def weight_effect(pool: PoolUse, instance: str, before: float, after: float, pol
         )
     shares = [key_shares(entries)[instance] for entries in ([use.entry(anchors) for use in pool.instances], new)]
     effect = rearranged(pool, new, policies.entry(pool.facts.routing.policy))
-    words = f"Share of keys of {instance}: {shares[0]:.1%} now, {shares[1]:.1%} with this plan."
+    words = f"Share of keys of {instance}: {percentage(shares[0])} now, {percentage(shares[1])} with this plan."
     return replace(effect, notes=[words, *effect.notes, *notes])
 
 

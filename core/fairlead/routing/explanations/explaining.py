@@ -5,6 +5,7 @@ to it.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from fairlead.percentages import percentage
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Term, Unit, better
 from fairlead.routing.explanations.forecasts import forecast
 
@@ -108,7 +109,7 @@ def explain(decision: WeighedDecision) -> str:
     if decision.prompt_tokens:
         share = chosen.hit_tokens / decision.prompt_tokens
         sentences.append(
-            f"It held {chosen.hit_tokens:,} of {decision.prompt_tokens:,} prompt tokens ({share:.0%}), "
+            f"It held {chosen.hit_tokens:,} of {decision.prompt_tokens:,} prompt tokens ({percentage(share)}), "
             f"with {chosen.pending_tokens:,} tokens waiting ahead."
         )
     if decision.held_seconds:
