@@ -40,7 +40,8 @@ def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[i
         notes.append("The targets become easier to meet; requests are not served faster.")
     if most > least:
         notes.append(
-            f"Latencies are recorded in steps, and a target lies within one: {percentage(least)} to {percentage(most)} would have been in time."
+            f"Latencies are recorded in steps, and a target lies within one: {percentage(least)} to "
+            f"{percentage(most)} would have been in time."
         )
     if len(classes) > 1:
         each = ", ".join(f"{one.priority_class} {percentage(one.attainment_least or 0)} of {one.requests:,}" for one in classes)
