@@ -100,7 +100,7 @@ def test_decisions_are_listed_by_why_they_are_kept_and_how_their_requests_ended(
 
 
 def test_all_decisions_of_a_session_are_kept_listed_and_let_go(run: Command) -> None:
-    assert run("sessions kept chat", "viewer")[1].startswith("No session has all of its decisions kept.")
+    assert run("sessions kept chat", "viewer")[1].startswith("All decisions are kept for no session.")
     code, out, _ = run("sessions keep chat conversation-1 --minutes 20")
     assert code == 0 and out.startswith("All decisions of session conversation-1 of default/chat are kept until 2")
     (row,) = run("sessions kept chat", "viewer")[1].splitlines()[1:]

@@ -48,7 +48,7 @@ def test_a_budget_of_which_too_little_is_kept_says_so(run: Command, monkeypatch:
 
 
 def test_a_target_within_a_step_says_so(run: Command) -> None:
-    assert "a target lies within one" in run("what-if", "chat", "--ttft", "2.61s")[1]
+    assert "a target lies within a step" in run("what-if", "chat", "--ttft", "2.61s")[1]
 
 
 def test_new_targets_are_planned_shown_and_applied(run: Command, fake: FakePublicApi) -> None:

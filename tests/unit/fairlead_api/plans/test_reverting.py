@@ -135,7 +135,7 @@ def test_going_back_after_a_finished_rollout_replaces_all_of_the_roles_that_chan
 
 def test_pausing_and_resuming_say_what_they_mean() -> None:
     assert "Outdated instances stay" in rollout_effect(USE, RolloutSpec(paused=True)).notes[0]
-    assert "at most 2 above the wanted number and 0 missing" in rollout_effect(USE, RolloutSpec(max_surge=2)).notes[0]
+    assert "at most 2 above the desired number and 0 missing" in rollout_effect(USE, RolloutSpec(max_surge=2)).notes[0]
 
 
 def test_a_drained_instance_gives_its_sessions_away_and_the_capacity_left_is_told() -> None:
@@ -149,7 +149,7 @@ def test_an_engine_that_nobody_replaces_says_who_serves_meanwhile_or_that_nobody
     effect = drain_effect(USE, "p1", replaced=False)
     assert (effect.sessions_moved, effect.sessions_lost, effect.victims) == (10, 0, [])
     assert effect.notes == [
-        "1 instance of role prefill serves while it is drained. It goes on running, and takes requests again when the drain is taken back."
+        "1 instance of role prefill serves while it is drained. It goes on running, and takes requests again when the drain is cancelled."
     ]
     alone = drain_effect(USE, "d1", replaced=False)
     assert alone.heavy
@@ -158,9 +158,9 @@ def test_an_engine_that_nobody_replaces_says_who_serves_meanwhile_or_that_nobody
 
 
 def test_the_last_that_serves_drains_after_its_successor_came() -> None:
-    assert "its successor comes first" in drain_effect(USE, "d1").notes[0]
+    assert "its successor is started first" in drain_effect(USE, "d1").notes[0]
 
 
 def test_taking_a_drain_back_brings_no_session_back() -> None:
-    assert "stay where they are" in undrain_effect(USE, "d2").notes[0]
+    assert "stay on their instance" in undrain_effect(USE, "d2").notes[0]
     assert "does not drain yet" in undrain_effect(USE, "p1").notes[0]

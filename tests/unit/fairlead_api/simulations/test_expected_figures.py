@@ -83,7 +83,7 @@ def test_what_another_rate_of_requests_changes_cannot_be_known() -> None:
     found = unknown(trialled({}, {}, {}, {}, {"attainment": 0.95}, {"attainment": 0.4, "refused_share": 0.3}))
     assert (
         found[Quantity.ATTAINMENT]
-        == "how much comes decides: 90.0% at the recorded rate, 95.0% at 0.8 times the rate and 40.0% at 1.25 times the rate"
+        == "the request rate decides: 90.0% at the recorded rate, 95.0% at 0.8 times the rate and 40.0% at 1.25 times the rate"
     )
     assert "0.0% at the recorded rate" in str(found[Quantity.REFUSED_SHARE])
     assert found[Quantity.HIT_RATE] is None
@@ -119,10 +119,15 @@ def test_a_figure_that_fails_for_other_requests_of_the_kind_is_told_as_known_in_
 
 def test_a_simulated_pool_that_is_not_like_the_real_one_says_nothing_of_it() -> None:
     found = unknown(trialled(recorded=Recorded(attainment=0.5, hit_rate=0.2, sessions_moved=30)))
-    assert found[Quantity.ATTAINMENT] == "the simulated pool is not like this one: 80.0% in time as it is, where 50.0% were recorded"
+    assert (
+        found[Quantity.ATTAINMENT] == "the simulated pool is not like this one: 80.0% in time without the change, but 50.0% were recorded"
+    )
     assert found[Quantity.REFUSED_SHARE] == found[Quantity.ATTAINMENT]
-    assert "50.0% of prompt tokens from caches as it is, where 20.0% were recorded" in str(found[Quantity.HIT_RATE])
-    assert found[Quantity.SESSIONS_MOVED] == "the simulated pool is not like this one: 2 sessions moved as it is, where 30 were recorded"
+    assert "50.0% of prompt tokens from caches without the change, but 20.0% were recorded" in str(found[Quantity.HIT_RATE])
+    assert (
+        found[Quantity.SESSIONS_MOVED]
+        == "the simulated pool is not like this one: 2 sessions moved without the change, but 30 were recorded"
+    )
 
 
 def test_a_pool_of_which_nothing_was_recorded_cannot_be_compared() -> None:

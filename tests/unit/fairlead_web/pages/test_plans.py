@@ -346,7 +346,7 @@ async def test_a_revision_of_the_spec_is_gone_back_to_in_four_clicks_from_the_ov
         assert applied.status_code == 303
         assert admin.fake.world.spec(CHAT)["routing"]["policy"] == "ear"
         refused = await admin.submit("/pools/default/chat/spec/plans", revision="2")
-        assert (refused.status_code, "the spec is so already" in refused.text) == (422, True)
+        assert (refused.status_code, "the spec already has these values" in refused.text) == (422, True)
     async with visitor("operator") as operator:
         page = (await operator.http.get("/pools/default/chat/spec")).text
         assert "Roll back…" not in page

@@ -138,7 +138,7 @@ SESSION = {"type": "session-affinity-scorer"}
     ("document", "field", "remedy"),
     [
         (config("magic-scorer"), "plugins[0].type", "the types of plugins are queue-scorer, kv-cache"),
-        (config("latency-scorer"), "plugins[0].type", "it is not offered: no latency predictor"),
+        (config("latency-scorer"), "plugins[0].type", "Fairlead does not support it: no latency predictor"),
         (
             config("queue-scorer", {"type": "max-score-picker", "parameters": {"maxEndpoints": 2}}),
             "plugins[1].parameters.maxEndpoints",
@@ -182,7 +182,7 @@ SESSION = {"type": "session-affinity-scorer"}
             "schedulingProfiles[0].plugins[0].pluginRef",
             "name a plugin of this file: queue-scorer",
         ),
-        (config("queue-scorer", "decode-filter", profile=[("queue-scorer", 1)]), "plugins[1]", "no profile names it"),
+        (config("queue-scorer", "decode-filter", profile=[("queue-scorer", 1)]), "plugins[1]", "no profile uses it"),
         (
             config("queue-scorer", "max-score-picker", profile=[("queue-scorer", 1), ("max-score-picker", 2)]),
             "schedulingProfiles[0].plugins[1].weight",
@@ -207,7 +207,7 @@ SESSION = {"type": "session-affinity-scorer"}
         ),
         (config("queue-scorer", dataLayer={"discovery": {"pluginRef": "file"}}), "dataLayer.discovery", "remove it"),
         (config("queue-scorer", flowControl={}), "flowControl", "spec.routing.prefillsInFlight"),
-        (config("queue-scorer", featureGates=["flowControl"]), "featureGates", "what Fairlead does has no gates"),
+        (config("queue-scorer", featureGates=["flowControl"]), "featureGates", "Fairlead has no feature gates"),
         (config("queue-scorer", plugin=[]), "plugin", "remove it; the fields of config are apiVersion"),
         (config("queue-scorer", kind="Config"), "kind", "write one of EndpointPickerConfig"),
         (config("queue-scorer", apiVersion="v1"), "apiVersion", "write one of llm-d.ai/v1alpha1"),
