@@ -99,7 +99,7 @@ def let_go(name: str, session: str, url: tuple[str, ...], token: str | None) -> 
     """Stop keeping all decisions of a session. The token needs the role operator."""
     pool = pool_named(name)
     ask(url, token, lambda api: api.let_session_go(pool, session))
-    click.echo(f"Of session {session} of {pool} again only a sample of decisions is kept.")
+    click.echo(f"From now on, only a sample of the decisions of session {session} of {pool} is kept.")
 
 
 def _row(one: SessionSummary) -> tuple[str, ...]:

@@ -128,7 +128,7 @@ def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], date
 
     @routes.delete(path + "/{session:path}", status_code=204)
     async def let_session_go(namespace: str, name: str, session: str, caller: Operator) -> None:
-        """Stops keeping all decisions of the session; again only a sample is kept."""
+        """Stops keeping all decisions of the session; from now on only a sample is kept."""
         await keeping.let_go(PoolKey(namespace=namespace, name=name), session, caller, clock())
 
     return routes

@@ -66,7 +66,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("POST", f"/v1/pools/{path_of(pool)}/kept-sessions", KeptSession, body=request)
 
     async def let_session_go(self, pool: PoolKey, session: str) -> None:
-        """Stop keeping all decisions of the session; again only a sample is kept."""
+        """Stop keeping all decisions of the session; from now on only a sample is kept."""
         await self._call("DELETE", f"/v1/pools/{path_of(pool)}/kept-sessions/{segment(session)}", None)
 
     async def migrations(self, filters: Query | None = None) -> Page[Migration]:

@@ -91,7 +91,7 @@ def test_an_attainment_that_stays_down_for_the_window_stops_it() -> None:
     assert halts(stopped, SPEC)
     assert stopped.trouble(SPEC, START + 70) == (
         RolloutTrouble.REGRESSED,
-        "SLO attainment 84.0%, 95.0% when the rollout began; roll back, or change the pool to go on",
+        "SLO attainment 84.0 %, 95.0 % when the rollout began; roll back, or change the pool to go on",
     )
     assert going(before=stopped, after=500, attainment=1.0) == stopped, "it does not go on by itself"
 

@@ -110,7 +110,7 @@ def test_a_change_of_all_pools_that_is_not_answered_to_the_end_tells_how_far_it_
     code, _, err = command("change", "migrations", "paused", "--all", "--reason", "tried", role="admin")
     paused = [pool for pool in (CHAT, CODE) if fake.world.spec(pool)["routing"].get("migrations") == "Paused"]
     assert (code, len(paused)) == (1, 1)
-    assert f"standard input gave no answer (changed: {paused[0]}; left as it was: " in err
+    assert f"standard input gave no answer (changed: {paused[0]}; unchanged: " in err
     assert "nothing was changed" not in err
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     _, _, err = command("change", "migrations", "paused", "--all", "--reason", "tried", role="admin")

@@ -44,7 +44,7 @@ def test_a_budget_of_which_too_little_is_kept_says_so(run: Command, monkeypatch:
     week = replace(known, budget_left=None, windows=[one for one in known.windows if one.window != "30d"])
     assert "not known" not in run("burn", "chat")[1]
     monkeypatch.setattr(objectives, "burn", lambda _now, _pool: week)
-    assert "error budget of 30 days: not known, as less is kept" in run("burn", "chat")[1]
+    assert "error budget of 30 days: not known, because records are not kept for 30 days" in run("burn", "chat")[1]
 
 
 def test_a_target_within_a_step_says_so(run: Command) -> None:

@@ -149,7 +149,7 @@ def test_late_requests_of_a_saturated_pool_are_part_of_the_same_finding() -> Non
     for number in range(4):
         pool = with_instance(pool, number, served=served(100, 30))
     assert only(pool).sentence.startswith(
-        "default/chat refuses 6.6 requests/s and serves 30.0 % of the others in time (goal 90 %) because 4 of 4 instances are saturated"
+        "default/chat refuses 6.6 requests/s and serves 30.0 % of the other requests in time (goal 90 %) because 4 of 4 instances are saturated"
     )
     assert only(pool).harm.amount == pytest.approx(6.6 + 2.8)
 
@@ -159,7 +159,7 @@ def test_a_saturated_pool_that_is_only_late_says_so() -> None:
     for number in range(4):
         pool = with_instance(pool, number, served=served(100, 0), load=0.1)
     assert only(pool).sentence.startswith(
-        "default/chat serves 0.0 % of requests in time (goal 90 %) because more work arrives than 4 instances serve in time; 7 replicas would"
+        "default/chat serves 0.0 % of requests in time (goal 90 %) because more work arrives than 4 instances can serve in time; 7 replicas would"
     )
 
 
@@ -550,7 +550,7 @@ def test_a_burning_budget_says_how_long_it_lasts() -> None:
 
 def test_a_pool_without_a_router_is_told_unless_nothing_is_wanted_of_it() -> None:
     found = only(well(live_routers=0, unheard_seconds=190.0))
-    assert found.sentence == "No router reports on default/chat, the last was heard 3 min ago: nothing of it is measured."
+    assert found.sentence == "No router reports on default/chat, the last was heard 3 min ago: nothing is measured."
     assert found.level is Level.BAD
     assert "none ever did" in only(well(live_routers=0, unheard_seconds=None)).sentence
     assert advise([well(instances=0, live_routers=0)]) == ()

@@ -33,7 +33,7 @@ def recommendation(**changes: Any) -> Recommendation:
 
 
 def test_the_sentence_names_what_asks_for_the_number_with_its_figures() -> None:
-    assert sentence(recommendation()) == "7.5 instances are needed to prefill 8000 prompt tokens/s, 25% of them cached"
+    assert sentence(recommendation()) == "7.5 instances are needed to prefill 8000 prompt tokens/s, 25.0 % of them cached"
     assert "300 output tokens/s" in sentence(recommendation(cause=Cause.OUTPUTS))
     assert "1.20 × slo.tpot" in sentence(recommendation(cause=Cause.SLOW_OUTPUTS))
     assert "a queue of 1.50 × slo.ttft" in sentence(recommendation(cause=Cause.QUEUE))

@@ -217,7 +217,10 @@ def test_where_it_is_recorded_sessions_are_named_by_what_had_to_be_prefilled() -
     cached = SenderShare(session="long", requests=9, prompt_tokens=90_000, tokens_share=0.9, prefill_tokens=100, prefill_share=0.05)
     fresh = SenderShare(session="new", requests=9, prompt_tokens=9_000, tokens_share=0.09, prefill_tokens=1_900, prefill_share=0.95)
     senders = Senders(start=NOW, sent=18, recorded=18, sessions_seen=8, top=[cached, fresh], top_by_prefill=[fresh, cached])
-    assert "1 of 8 sessions sent 95.0 % of the tokens that it had to prefill." in explained({"a": stretch(9.0)}, senders=senders).causes
+    assert (
+        "1 of 8 sessions sent 95.0 % of the tokens that the instance had to prefill."
+        in explained({"a": stretch(9.0)}, senders=senders).causes
+    )
 
 
 def test_exact_sums_are_told_with_what_has_not_ended_and_a_session_without_a_known_name_is_one_of_them() -> None:

@@ -137,7 +137,7 @@ def test_targets_are_held_against_recorded_latencies() -> None:
     strict = slo_effect(pool, SloFacts(ttft_seconds=0.5), cells, None)
     assert strict.predicted_attainment == 0.62
     assert strict.prediction_basis == "from 1,200 requests of the past day, served as they were"
-    assert (strict.warnings, strict.notes) == (["The goal of 90% in time would have been missed: 62.0% were."], [])
+    assert (strict.warnings, strict.notes) == (["The goal of 90 % in time would have been missed: 62.0 % were."], [])
     assert slo_effect(pool, SloFacts(), {}, None).predicted_attainment is None
 
 
@@ -145,7 +145,7 @@ def test_a_target_between_two_steps_is_told_as_such_and_each_class_apart() -> No
     cells = {"high": {cell_of(0.4, None): 90}, "low": {cell_of(0.6, None): 10}}
     effect = slo_effect(a_use(("a", "Serving", 10, 500)), SloFacts(ttft_seconds=0.62), cells, None)
     assert (effect.predicted_attainment, effect.warnings) == (0.9, [])
-    assert "90.0% to 100.0% would have been in time" in effect.notes[0]
+    assert "90.0 % to 100.0 % would have been in time" in effect.notes[0]
     assert effect.notes[1] == "By priority class: high 100.0% of 90, low 0.0% of 10."
 
 

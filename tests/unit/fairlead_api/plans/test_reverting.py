@@ -63,7 +63,7 @@ def test_one_role_goes_back_alone_and_the_engine_stays() -> None:
     ("asked", "words"),
     [
         ({"revision": 7}, "revision: 7 cannot be used; the pool's revisions are: 3, 2, 1"),
-        ({"revision": 3}, "revision: 3 cannot be used; the spec is so already; write another"),
+        ({"revision": 3}, "revision: 3 cannot be used; the spec already has these values; write another"),
         ({"role": Role.BOTH}, "role: 'both' cannot be used; write prefill or decode"),
     ],
 )
@@ -162,5 +162,5 @@ def test_the_last_that_serves_drains_after_its_successor_came() -> None:
 
 
 def test_taking_a_drain_back_brings_no_session_back() -> None:
-    assert "stay on their instance" in undrain_effect(USE, "d2").notes[0]
+    assert "stay where they are" in undrain_effect(USE, "d2").notes[0]
     assert "does not drain yet" in undrain_effect(USE, "p1").notes[0]

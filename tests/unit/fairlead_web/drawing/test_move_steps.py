@@ -67,7 +67,7 @@ def test_a_decision_a_binding_and_its_predecessor_give_the_steps_their_times() -
     assert (cutover.at, cutover.told) == (NOW, "Binding 2: from here on the session's requests go to b.")
     assert (release.at, release.told) == (
         NOW - timedelta(seconds=30),
-        "a let go 30.0 s earlier; no instance held it meanwhile, after 9 min 30 s.",
+        "a released the session 30.0 s earlier; no instance held it meanwhile, after 9 min 30 s.",
     )
     assert told(MOVE, homes())["Release"][1] == "a let go in the same instant, after 10 min."
 
@@ -97,7 +97,7 @@ def test_copied_tokens_are_told_without_a_duration_that_nobody_measured() -> Non
 
 def test_the_net_effect_is_staying_less_what_came() -> None:
     gained = net_effect(MOVE)
-    assert (gained.value, gained.told, gained.level) == ("3.00 s saved", "5.00 s predicted for staying, minus 2.00 s real.", "good")
+    assert (gained.value, gained.told, gained.level) == ("3.00 s saved", "5.00 s predicted for staying, minus 2.00 s measured.", "good")
     lost = net_effect(replace(MOVE, actual_ttft_seconds=6.0, paid_off=False))
     assert (lost.value, lost.level) == ("1.00 s lost", "bad")
 

@@ -235,7 +235,7 @@ async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
         operator.fake.world.roles_wanted[CHAT] = {"decode": 3, "prefill": 7}
         page = (await operator.http.get("/pools/default/chat")).text
         assert "Prefill to decode: 7 : 3 wanted, 6 : 0 serving." in page
-        assert "5 declared, 7 wanted now" in page
+        assert "5 declared, 7 desired now" in page
         assert page.count('step="any" value="5"') == 1, "a plan changes the declared number, whatever a window wants"
         assert page.count('step="any" value="3"') == 1, "what its InferencePoolRole asks for"
         assert "Scale prefill" in page

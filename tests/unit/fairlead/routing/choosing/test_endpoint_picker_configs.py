@@ -70,7 +70,7 @@ def test_the_precise_sample_runs_and_says_what_fairlead_does_by_itself() -> None
     assert plan.notes == (
         "config.plugins[0].parameters.modelName is not needed: routers ask the pool's own engines to tokenize",
         "config.plugins[0].parameters.vllm is not needed: routers ask the pool's own engines to tokenize",
-        "config.plugins[6].parameters.tokenProcessorConfig is not needed: blocks are those of the engines' KV events, "
+        "config.plugins[6].parameters.tokenProcessorConfig is not needed: the block size is that of the engines' KV events, "
         "else spec.routing.blockTokens",
     )
 

@@ -129,7 +129,7 @@ def test_the_prediction_is_held_against_what_came(actual: float | None, served_b
 def test_a_hold_is_told_and_no_prediction_is_blamed_for_it() -> None:
     held = replace(recorded("random", "drawn", scored("a", 0.0)), held_seconds=60.0, ttft_seconds=61.2, served_by="a")
     assert "Before that, the request was held for 60.0 s: no instance accepted requests." in explain(held)
-    assert explain(held).endswith("predicted in 1.00 s and came in 1.20 s, the hold not counted.")
+    assert explain(held).endswith("predicted in 1.00 s and came in 1.20 s, not counting the hold.")
     late = explain(replace(held, ttft_seconds=69.0))
     assert late.endswith("but came in 9.00 s, the hold not counted: the prediction was far off, 8.00 s too early.")
     for none in (0.0, None):
@@ -188,7 +188,7 @@ class AMove:
 @pytest.mark.parametrize(
     ("move", "words"),
     [
-        (AMove(), "going 1.00 s: 4.00 s faster. It was faster: the first token took 2.00 s, 3.00 s less than predicted for staying."),
+        (AMove(), "moving 1.00 s: 4.00 s faster. It was faster: the first token took 2.00 s, 3.00 s less than predicted for staying."),
         (AMove(actual_ttft_seconds=6.5, paid_off=False), "It was not faster: the first token took 6.50 s, 1.50 s longer than predicted"),
         (
             AMove(predicted_target_ttft_seconds=51.0, benefit_seconds=-46.0, paid_off=None),
@@ -197,7 +197,7 @@ class AMove:
         (AMove(actual_ttft_seconds=None, paid_off=None), "is not known: no first token"),
         (
             AMove(predicted_source_ttft_seconds=None, benefit_seconds=None, paid_off=None),
-            "What staying would have taken was not predicted. Whether it was faster is not known; the first token came after 2.00 s.",
+            "No time was predicted for staying. Whether it was faster is not known; the first token came after 2.00 s.",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, wor
         (AMove(), "another instance promised an earlier first token."),
         (
             AMove(crossed=5.4, threshold=5.0, crossed_unit="seconds"),
-            "staying was predicted to miss the TTFT target (5.40 s to the first token, and the target is 5.00 s).",
+            "staying was predicted to miss the TTFT target (5.40 s to the first token; the target is 5.00 s).",
         ),
         (
             AMove(trigger="hot-migration", crossed=70_000.0, threshold=62_500.0, crossed_unit="tokens"),
@@ -220,7 +220,7 @@ def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, wor
         ),
         (
             AMove(trigger="prefix-equal", crossed=900.0, threshold=300.0, crossed_unit="tokens"),
-            "both held as much of its prompt, and the other had less to do (900 tokens waited there, 300 tokens where it went).",
+            "both instances held as much of its prompt, and the new one had less to do (900 tokens waited there, 300 tokens where it went).",
         ),
         (AMove(trigger="drain"), "its instance drained."),
         (AMove(trigger="from-the-future"), "from-the-future."),
