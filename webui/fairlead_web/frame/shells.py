@@ -216,7 +216,7 @@ async def first_pools(api: ControlApi, most: int | None = MOST_POOLS) -> Taken[P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Answers that were requested ahead; it is no error if one is never awaited."""
+    """Answers that were requested ahead; an answer may stay without anyone awaiting it."""
 
     identity: asyncio.Task[Identity]
     pools: asyncio.Task[Taken[PoolSummary]]

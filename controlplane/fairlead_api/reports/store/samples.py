@@ -22,7 +22,7 @@ _GIVEN: Mapping[str, Callable[[Report], Mapping[str, Any]]] = {
         "weighing": lambda decision: replace(decision.weighing, candidates=()),
     },
 }
-"""Columns that are no fields of the record, and fields that are stored in another form."""
+"""Columns that are not fields of the record, and fields that are stored in another form."""
 
 
 def _given(name: str, report: Report) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 The last prefills are kept. The measured speed is tokens over seconds, summed over the prefills whose speed is within a
 factor of two of the median weighted by tokens. So long prompts, which take longer per token, count with their full
 time, while prefills that waited behind other work, or hit more of the cache than predicted, do not distort it. The
-declared speed is no bound.
+measured speed may be far from the declared one.
 
 A short prefill mostly waits for the engine's current step and says little about the speed. Short prefills count only in
 a pool that has no others and computes them so slowly that the step hardly matters.

@@ -36,8 +36,8 @@ LIKE = 1.25
 MOST_PREFILL_SECONDS = 300.0
 """The largest factor by which a long prefill may extend the time allowed."""
 LOOK_SECONDS = 2.0
-"""Of the time between the last look without a movement and the look that shows one, at most this much counts as part of
-the step.
+"""Limit of the time between the last look without a movement and the first look with one that counts as part of the
+step.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0

@@ -160,7 +160,7 @@ class TrackedRequest:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether it would fail on other instances too. A lost engine is no proof: it may have failed for another
+        """Whether it would fail on other instances too. A lost engine does not prove it: it may have failed for another
         reason, such as its node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST

@@ -149,7 +149,8 @@ def test_late_requests_of_a_saturated_pool_are_part_of_the_same_finding() -> Non
     for number in range(4):
         pool = with_instance(pool, number, served=served(100, 30))
     assert only(pool).sentence.startswith(
-        "default/chat refuses 6.6 requests/s and serves 30.0 % of the other requests in time (goal 90 %) because 4 of 4 instances are saturated"
+        "default/chat refuses 6.6 requests/s and serves 30.0 % of the other requests in time (goal 90 %) "
+        "because 4 of 4 instances are saturated"
     )
     assert only(pool).harm.amount == pytest.approx(6.6 + 2.8)
 
@@ -159,7 +160,8 @@ def test_a_saturated_pool_that_is_only_late_says_so() -> None:
     for number in range(4):
         pool = with_instance(pool, number, served=served(100, 0), load=0.1)
     assert only(pool).sentence.startswith(
-        "default/chat serves 0.0 % of requests in time (goal 90 %) because more work arrives than 4 instances can serve in time; 7 replicas would"
+        "default/chat serves 0.0 % of requests in time (goal 90 %) because more work arrives than 4 instances "
+        "can serve in time; 7 replicas would"
     )
 
 
@@ -296,7 +298,8 @@ def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None
     found = only(hot())
     assert found.sentence == (
         "i2 of default/chat serves 40.0 % of first tokens in time, the others 100.0 % (goal 90 %): it computes 57.1 % of the prompt tokens "
-        "where 25.0 % would be fair and holds 18 of 42 sessions; drained, its sessions move to the others and a new instance takes its place."
+        "where 25.0 % would be fair and holds 18 of 42 sessions; drained, its sessions move to the others and "
+        "a new instance takes its place."
     )
     assert (found.cause, found.subject, found.level) == (Cause.HOT_INSTANCE, "i2", Level.BAD)
     assert found.remedy == Remedy(kind="drain", words="draining i2", instance="i2")
@@ -519,7 +522,8 @@ def test_wrong_predictions_count_where_early_rejection_goes_by_them() -> None:
 def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> None:
     seen = SeenPredictions(model_error_seconds=0.9, formula_error_seconds=0.4, model_chooses=True)
     assert only(well(predictions=seen)).sentence == (
-        "default/chat's routers choose by a model that errs by 900 ms in TTFT, where their own formula errs by 400 ms for the same requests."
+        "default/chat's routers choose by a model that errs by 900 ms in TTFT, where their own formula errs "
+        "by 400 ms for the same requests."
     )
     assert advise([well(predictions=replace(seen, model_chooses=False))]) == ()
     assert only(well(predictions=seen)).harm.amount == pytest.approx(0.18)  # of a TTFT target of 5 s

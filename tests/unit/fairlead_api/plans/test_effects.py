@@ -146,7 +146,7 @@ def test_a_target_between_two_steps_is_told_as_such_and_each_class_apart() -> No
     effect = slo_effect(a_use(("a", "Serving", 10, 500)), SloFacts(ttft_seconds=0.62), cells, None)
     assert (effect.predicted_attainment, effect.warnings) == (0.9, [])
     assert "90.0 % to 100.0 % would have been in time" in effect.notes[0]
-    assert effect.notes[1] == "By priority class: high 100.0% of 90, low 0.0% of 10."
+    assert effect.notes[1] == "By priority class: high 100.0 % of 90, low 0.0 % of 10."
 
 
 def test_refusals_are_estimated_from_predicted_first_tokens() -> None:

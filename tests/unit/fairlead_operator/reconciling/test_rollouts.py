@@ -99,7 +99,7 @@ async def test_a_rollout_that_costs_attainment_stops_and_survives_a_restart_of_t
     assert len(stopped) == 2
     condition = stage.condition("Progressing")
     assert (condition["status"], condition["reason"]) == ("False", "RolloutRegressed")
-    assert condition["message"].startswith("SLO attainment 60.0%, 95.0% when the rollout began; roll back, or change the pool to go on")
+    assert condition["message"].startswith("SLO attainment 60.0 %, 95.0 % when the rollout began; roll back, or change the pool to go on")
     assert stage.reasons().count("RolloutRegressed") == 1
 
 

@@ -69,7 +69,7 @@ def test_a_decision_a_binding_and_its_predecessor_give_the_steps_their_times() -
         NOW - timedelta(seconds=30),
         "a released the session 30.0 s earlier; no instance held it meanwhile, after 9 min 30 s.",
     )
-    assert told(MOVE, homes())["Release"][1] == "a let go in the same instant, after 10 min."
+    assert told(MOVE, homes())["Release"][1] == "a released the session in the same instant, after 10 min."
 
 
 def test_what_is_not_recorded_has_no_time_and_says_so() -> None:

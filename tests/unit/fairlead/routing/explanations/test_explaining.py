@@ -131,7 +131,7 @@ def test_a_hold_is_told_and_no_prediction_is_blamed_for_it() -> None:
     assert "Before that, the request was held for 60.0 s: no instance accepted requests." in explain(held)
     assert explain(held).endswith("predicted in 1.00 s and came in 1.20 s, not counting the hold.")
     late = explain(replace(held, ttft_seconds=69.0))
-    assert late.endswith("but came in 9.00 s, the hold not counted: the prediction was far off, 8.00 s too early.")
+    assert late.endswith("but came in 9.00 s, not counting the hold: the prediction was far off, 8.00 s too early.")
     for none in (0.0, None):
         assert "held for" not in explain(replace(held, held_seconds=none))
 
@@ -220,7 +220,8 @@ def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, wor
         ),
         (
             AMove(trigger="prefix-equal", crossed=900.0, threshold=300.0, crossed_unit="tokens"),
-            "both instances held as much of its prompt, and the new one had less to do (900 tokens waited there, 300 tokens where it went).",
+            "both instances held as much of its prompt, and the new one had less to do (900 tokens waited at the "
+            "old instance, 300 tokens at the new one).",
         ),
         (AMove(trigger="drain"), "its instance drained."),
         (AMove(trigger="from-the-future"), "from-the-future."),
