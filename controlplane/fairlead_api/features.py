@@ -18,7 +18,7 @@ from fairlead_api.infra.notifying import listen
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.pulse import Pulse
 from fairlead_api.infra.sharing import Recent, Shared
-from fairlead_api.infra.upgrading import upgrade
+from fairlead_api.infra.upgrading import older, upgrade
 from fairlead_api.settings import Settings
 from fairlead_process.policies import installed_policies
 from fairlead_process.tasks import Tasks
@@ -73,10 +73,9 @@ class Feature:
 
 def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float, simulator: Sequence[str]) -> Infra:
     """The infrastructure that the settings describe; `patience` multiplies the time that the database may take."""
-    pulse, share = Pulse(settings.database_url, patience), settings.share_seconds
+    pulse, share = Pulse(settings.database_url, patience, older()), settings.share_seconds
     reads, reports, control, background = (
-        Database(settings.database_url, one.patient(patience), pulse, settings.router_live_seconds)
-        for one in (READS, REPORTS, CONTROL, UPKEEP)
+        Database(one.patient(patience), pulse, settings.router_live_seconds) for one in (READS, REPORTS, CONTROL, UPKEEP)
     )
     return Infra(
         settings=settings,
@@ -123,7 +122,7 @@ async def running(infra: Infra, features: Sequence[Feature]) -> AsyncIterator[No
                     feature.on_gap()
             listening.set()
 
-        tasks.start("notices", partial(listen, infra.settings.database_url, infra.pulse, noticed, connected))
+        tasks.start("notices", partial(listen, infra.pulse, noticed, connected))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(listening.wait(), LISTENING_SECONDS)
         for feature in features:

@@ -14,19 +14,23 @@ from functools import wraps
 
 import click
 import psycopg
-import uvicorn
 from starlette.types import ASGIApp
 
 from fairlead.errors import FairleadError, InvalidInput
+from fairlead_api.infra.connections import connected, unfit_encoding
 from fairlead_api.infra.upgrading import upgrade
 from fairlead_api.settings import Settings
-from fairlead_process.http_heads import BoundedHeads
+from fairlead_process.doors import Door, DoorPlan, take_files
+from fairlead_process.http_connections import http_server
 from fairlead_process.starting import bind
 
 COLLECTED_AFTER = (50_000, 10, 10)
 """Thresholds of the garbage collector: new objects before a search of the youngest generation, and such searches before
 one of the older generations.
 """
+
+CONNECTIONS = 4096
+"""Connections of people, routers and operators; each may need one of its own, to the Kubernetes API for instance."""
 
 _LOOPBACK = ("127.", "localhost", "::1")
 
@@ -71,17 +75,9 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
     listener = bind("--host/--port", place.host, place.port)
     listener.listen(2048)  # a client that calls while the app starts waits instead of being refused
     url = f"http://{place.host}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(
-        app(replace(settings, migrate=False), url),
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=3,
-        timeout_keep_alive=75,
-        server_header=False,
-        http=BoundedHeads,
-    )
+    door = Door(take_files(DoorPlan(name="clients", wanted=CONNECTIONS, files=2))["clients"])
+    server = http_server(app(replace(settings, migrate=False), url), door, timeout_graceful_shutdown=3)
     logging.getLogger(__name__).info("control API listening", extra={"url": url})
-    server = uvicorn.Server(config)
     # A post of reports is thousands of objects and no cycle among them; to look for some at the default rate, through
     # all that lives as long as the process, cost as much as to check the rows.
     gc.collect()
@@ -93,11 +89,16 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
 
 
 def await_database(url: str, seconds: float) -> None:
-    """Return once the database takes a connection. Raises DatabaseAway after `seconds`."""
+    """Return once the database takes a connection. Raises DatabaseAway after `seconds`, InvalidInput for a database
+    with an encoding in which not all texts can be stored.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
-            psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1), connect_timeout=5).close()
+            with connected(url, connect_timeout=5) as connection:
+                unfit = unfit_encoding(connection.info.parameter_status("server_encoding") or "")
+            if unfit is not None:
+                raise InvalidInput("FAIRLEAD_DATABASE_URL", None, unfit)
             return
         except psycopg.Error as error:
             if time.monotonic() >= deadline:

@@ -6,17 +6,17 @@ is written. Objects are plain JSON documents; the callers choose the objects.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
 import yaml
 from kubernetes.aio import client, config
 
+from fairlead_process.proxies import proxy_for
 from fairlead_process.yaml_documents import complaint
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -243,7 +243,7 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
         else:
             config.load_incluster_config(client_configuration=configuration)
         # Asked once: a session that trusts the environment asks at every request, in a thread: a third of its cost.
-        configuration.proxy = configuration.proxy or _environment_proxy(configuration.host)
+        configuration.proxy = configuration.proxy or proxy_for(configuration.host, os.environ)
         return client.ApiClient(configuration=configuration)
     except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
         told = isinstance(error, config.ConfigException | OSError)
@@ -253,14 +253,6 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
         if kubeconfig is None:
             raise ClusterNotConfigured(f"no Kubernetes API is configured ({reason}); set KUBECONFIG to a kubeconfig file") from error
         raise ClusterNotConfigured(f"KUBECONFIG: {kubeconfig!r} cannot be used ({reason}); set it to a kubeconfig file") from error
-
-
-def _environment_proxy(url: str) -> str | None:
-    """The proxy that `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` name for this address."""
-    address = urlsplit(url)
-    if proxy_bypass(address.hostname or ""):
-        return None
-    return getproxies().get(address.scheme)
 
 
 def _explain(data: bytes) -> tuple[str, str, str]:

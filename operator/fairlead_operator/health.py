@@ -3,13 +3,65 @@
 `/healthz` answers while the process lives, `/readyz` once it can work; both describe its state.
 """
 
+import asyncio
 from collections.abc import Sized
 from types import SimpleNamespace
+from typing import cast
 
 import aiohttp
 from aiohttp import web
 
 from fairlead_operator.leader_election import Lease
+from fairlead_process.accepting import BoundedServer
+from fairlead_process.doors import STRANGER_SECONDS, Door
+from fairlead_process.starting import bind
+
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+CONNECTIONS = 64
+VISIT_SECONDS = 30.0
+"""How long one connection lasts: who asks for health asks once and leaves, or connects again."""
+
+
+class _Visit(asyncio.Protocol):
+    """A connection that lasts for a bounded time, whatever its protocol would wait for."""
+
+    def __init__(self, inner: asyncio.Protocol, door: Door) -> None:
+        self._inner = inner
+        self._door = door
+        self._transport: asyncio.Transport | None = None
+        self._begun = asyncio.get_running_loop().time()
+
+    def may_go(self) -> bool:
+        """See `Visitor`."""
+        return self._transport is not None and asyncio.get_running_loop().time() - self._begun >= STRANGER_SECONDS
+
+    def turn_away(self) -> None:
+        """See `Visitor`."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        asyncio.get_running_loop().call_later(VISIT_SECONDS, self._transport.abort)
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.leave(self)
+        self._inner.connection_lost(exc)
 
 
 class RefusedReads:
@@ -37,6 +89,7 @@ class Health:
         self.reads = RefusedReads()
         self._watched: tuple[Lease, Sized] | None = None
         self._runner: web.AppRunner | None = None
+        self._server: BoundedServer | None = None
 
     def watch(self, lease: Lease, pools: Sized) -> None:
         """Describe this Lease and these pools from now on."""
@@ -62,15 +115,20 @@ class Health:
         return document["state"] != "waiting" and "problem" not in document
 
     async def serve(self, host: str, port: int) -> None:
-        """Answer on this address until `close`. Raises OSError if the address is taken."""
+        """Answer on this address until `close`. Raises InvalidInput if the address is taken."""
         app = web.Application()
         app.add_routes([web.get("/healthz", self._alive), web.get("/readyz", self._ready)])
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, access_log=None)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        serve, door = self._runner.server, Door(CONNECTIONS)
+        assert serve is not None
+        listener = bind("FAIRLEAD_OPERATOR_HEALTH_HOST/FAIRLEAD_OPERATOR_HEALTH_PORT", host, port)
+        self._server = BoundedServer(listener, door, lambda: _Visit(serve(), door), door.leave, lambda: FULL)
 
     async def close(self) -> None:
         """Stop answering."""
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -10,11 +10,14 @@ from typing import Any
 
 import uvicorn
 
+from fairlead_process.doors import Door
+from fairlead_process.http_connections import HttpServer, http_config, refusal
 from fairlead_router.gateway.informing import Informing, Scope, Send, send_answer, send_json
 from fairlead_router.protocols.refusals import BadRequest
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
+FULL = refusal(503, "the operators' port has as many connections as it may; try again", retry=True)
 ADMIN_PATHS = ("/metrics", "/debug/pools", "/healthz", "/readyz")
 
 
@@ -42,7 +45,7 @@ class AdminApp:
             await send_json(send, 200, {"status": "alive"})
 
 
-class _AdminServer(uvicorn.Server):
+class _AdminServer(HttpServer):
     """Leaves signals to the gateway's server."""
 
     @contextlib.contextmanager
@@ -51,13 +54,10 @@ class _AdminServer(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving_admin(informing: Informing, listener: socket.socket) -> AsyncIterator[uvicorn.Server]:
+async def serving_admin(informing: Informing, listener: socket.socket, door: Door) -> AsyncIterator[uvicorn.Server]:
     """Serve the operators' port on `listener` while the block runs."""
-    config = uvicorn.Config(
-        AdminApp(informing), http="httptools", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
-        limit_concurrency=64, timeout_keep_alive=75, timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    server = _AdminServer(config)
+    config = http_config(AdminApp(informing), door, ws="none", lifespan="off", timeout_graceful_shutdown=1)
+    server = _AdminServer(config, door, lambda: FULL)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="admin")
     try:
         yield server

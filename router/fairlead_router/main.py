@@ -20,6 +20,7 @@ from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import RoutingTable
 from fairlead_client.internal import SystemApi
 from fairlead_process.clock import AwakeClock, SteadyClock
+from fairlead_process.doors import Door, take_files
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
@@ -32,6 +33,7 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
+from fairlead_router.limits import door_plans
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
@@ -63,7 +65,7 @@ from fairlead_router.reporting.spool_metrics import SpoolMetrics
 from fairlead_router.serving.body_memory import BodyMemory, memory_for_bodies
 from fairlead_router.serving.client_connections import ConnectionLimits
 from fairlead_router.serving.cors import Cors
-from fairlead_router.serving.http_server import GatewayServer, connections_for, server_config
+from fairlead_router.serving.http_server import GatewayServer, server_config
 from fairlead_router.settings import RouterSettings, read_settings
 from fairlead_router.training.trainer import Trainer
 
@@ -93,6 +95,7 @@ class Router:
         self, settings: RouterSettings, scheduler_factory: SchedulerFactory, start_id: str, ask_listener: socket.socket | None = None
     ) -> None:
         self.settings = settings
+        self.doors = {name: Door(most) for name, most in take_files(*door_plans(settings)).items()}
         self.now = SteadyClock()
         self.metrics = RouterMetrics()
         self.pools = Pools(scheduler_factory, self.metrics, self.now, recorded_share=settings.recorded_traffic)
@@ -145,7 +148,7 @@ class Router:
             asking,
             self.now,
         )
-        self.picker = PickerServer(picker, lambda: self.informing.ready, settings.timeouts, self.now)
+        self.picker = PickerServer(picker, lambda: self.informing.ready, settings.timeouts, self.now, self.doors)
         self.metrics.body_bytes = lambda: self.body_memory.held
         self.metrics.picker_streams = lambda: self.picker.active
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
@@ -196,7 +199,7 @@ class Router:
             header_bytes=settings.max_header_bytes,
             header_seconds=settings.timeouts.header,
             keep_alive_seconds=settings.timeouts.keep_alive,
-            connections=connections_for(settings.max_connections),
+            door=self.doors["clients"],
             is_ending=lambda: self.informing.draining,
             refused=self.metrics.client_errors,
             memory=self.body_memory,
@@ -276,14 +279,14 @@ class Router:
         if self._ticks % 250 == 0:
             self.upstream.close_idle()
 
-    async def let_go(self, server: GatewayServer, listener: socket.socket) -> None:
+    async def let_go(self, server: GatewayServer) -> None:
         """Let clients and proxies find another router, and let requests end, including waiting ones; then `drain`.
 
         They have half of `timeouts.shutdown` seconds before `drain`.
         """
         self.informing.draining = True
         seconds = self.settings.timeouts.shutdown / 2
-        await asyncio.gather(server.let_clients_go(listener, seconds), self.picker.drain(seconds))
+        await asyncio.gather(server.let_clients_go(seconds), self.picker.drain(seconds))
         await self.drain()
 
     async def drain(self) -> None:
@@ -334,7 +337,7 @@ async def serve(
 
     async def drain_then_exit() -> None:
         logger.info("shutting down", extra={"in_flight": router.calls.active()})
-        await router.let_go(server, listener)
+        await router.let_go(server)
         server.should_exit = True
 
     config = server_config(router.gateway, router.connection_limits())
@@ -349,7 +352,7 @@ async def serve(
     logger.info("metrics and debug view", extra={"host": admin_host, "port": admin_port})
     gc.collect()
     gc.freeze()  # what lives for the whole process need not be looked at again by every collection
-    async with serving_admin(router.informing, admin_listener):
+    async with serving_admin(router.informing, admin_listener, router.doors["operators"]):
         await server.serve(sockets=[listener])
         await router.stop()
     logger.info("stopped")

@@ -3,12 +3,15 @@ network; settings from the environment.
 """
 
 import click
-import uvicorn
 
-from fairlead_process.http_heads import BoundedHeads
+from fairlead_process.doors import Door, DoorPlan, take_files
+from fairlead_process.http_connections import http_server
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_web.app import create_web_app
 from fairlead_web.frame.settings import read_settings
+
+CONNECTIONS = 2048
+"""Browsers' connections; each may need one to the control API."""
 
 
 @click.command()
@@ -20,8 +23,8 @@ def main(host: str, port: int) -> None:
         settings = begin(read_settings)
         listener = bind("--host/--port", host, port)
         app = create_web_app(None, settings.api_urls, settings.public_url or f"http://{host}:{listener.getsockname()[1]}")
-        config = uvicorn.Config(app, http=BoundedHeads, log_config=None, access_log=False, timeout_graceful_shutdown=2)
-        uvicorn.Server(config).run(sockets=[listener])
+        door = Door(take_files(DoorPlan(name="pages", wanted=CONNECTIONS, files=2))["pages"])
+        http_server(app, door, timeout_graceful_shutdown=2).run(sockets=[listener])
 
 
 if __name__ == "__main__":

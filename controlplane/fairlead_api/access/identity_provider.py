@@ -3,9 +3,11 @@
 """
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,12 +16,12 @@ from urllib.parse import quote_plus
 import httpx
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import JWKRegistry, KeySet
 
-from fairlead_api.access.logins import Person
+from fairlead_api.access.logins import Person, why_odd
 from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthenticated
 from fairlead_api.oidc_settings import OidcSettings
-from fairlead_client.resources.access import OidcLoginRequest, OidcProvider
+from fairlead_client.resources.access import AccessRole, OidcLoginRequest, OidcProvider
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 """Accepted signature algorithms, if the provider offers them. A shared secret would not prove which side signed."""
@@ -48,9 +50,7 @@ class Expected:
 def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expected: Expected, now: datetime) -> dict[str, Any]:
     """The claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
     try:
-        found = jwt.decode(
-            token, KeySet.import_key_set({"keys": list(keys["keys"])}), [one for one in algorithms if one in SIGNED_BY_KEY_PAIR]
-        )
+        found = jwt.decode(token, _usable(keys["keys"]), [one for one in algorithms if one in SIGNED_BY_KEY_PAIR])
         jwt.JWTClaimsRegistry(
             now=int(now.timestamp()),
             leeway=LEEWAY_SECONDS,
@@ -72,12 +72,29 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
     return found.claims
 
 
+def _usable(keys: Iterable[Any]) -> KeySet:
+    """The keys that can be used; others are passed over (RFC 7517, section 5). Raises NoSuchKey if none is left."""
+    found = []
+    for key in keys:
+        # whatever is wrong with one key, in the words of any library, is no reason to refuse the others
+        with suppress(Exception):
+            found.append(JWKRegistry.import_key(key))
+    if not found:
+        raise NoSuchKey("none of the provider's keys can be used")
+    return KeySet(found)
+
+
 _log = logging.getLogger(__name__)
 
 METADATA_SECONDS = 600.0
 TIMEOUT_SECONDS = 10.0
+"""Within this time an answer of the provider must have come whole."""
+LARGEST_ANSWER = 1024 * 1024
+"""Bytes of one answer of the provider: its metadata, keys, tokens, or user information."""
 AGAIN_SECONDS = 10
 """Seconds to wait before the next try."""
+
+PLAIN_JSON = {"accept": "application/json", "accept-encoding": "identity"}
 
 MOST_GROUPS = 1000
 LONGEST_NAME = 200
@@ -126,23 +143,59 @@ class OpenIdProvider:
             _log.warning("sign-in refused", extra={"error": str(error)})
             raise NotAuthenticated(REFUSED, str(error)) from error
         name, groups = self._settings.name_claim, self._settings.groups_claim
-        if name not in claims or (groups not in claims and self._settings.to_groups):
+        if name not in claims:
             claims = await self._completed(metadata.document, tokens, claims)
-        return self._named(claims)
+        elif groups not in claims and self._settings.to_groups:
+            with suppress(IdentityProviderUnavailable):  # logged; only groups are missing
+                claims = await self._completed(metadata.document, tokens, claims)
+        return self._with_role(claims)
+
+    def _with_role(self, claims: Mapping[str, Any]) -> Person:
+        """The person. One without a role whose groups did not come is refused, as the groups may be why."""
+        person, missing = self._named(claims), self._without_groups(claims)
+        if missing is None:
+            return person
+        _log.warning("groups are missing at a sign-in", extra={"person": person.name, "error": missing})
+        role, single = self._settings.given.of(person.name, person.groups)
+        if role is AccessRole.NONE and not single:
+            raise NotAuthenticated(REFUSED, f"{missing}; no role is given to {person.name} by name")
+        return person
+
+    def _without_groups(self, claims: Mapping[str, Any]) -> str | None:
+        """Why the person's groups are not known, or not all; None if they are, or are not asked for."""
+        claim = self._settings.groups_claim
+        if not self._settings.to_groups:
+            return None
+        elsewhere = claims.get("_claim_names")
+        if (isinstance(elsewhere, dict) and claim in elsewhere) or claims.get("hasgroups") is True:
+            return (
+                f"the identity provider left {claim!r} out, as the person has more groups than fit into a token (Entra ID: above 200); let it "
+                "send only the groups that are assigned to the application, or its roles (FAIRLEAD_OIDC_GROUPS_CLAIM=roles)"
+            )
+        listed = claims.get(claim)
+        if (
+            listed is not None
+            and not isinstance(listed, str)
+            and not (isinstance(listed, list) and all(isinstance(one, str) for one in listed))
+        ):
+            return f"the identity provider sends {claim!r} as {type(listed).__name__} of something else than names; let it send names"
+        return None
 
     def _named(self, claims: Mapping[str, Any]) -> Person:
         wanted = self._settings.name_claim
         name, listed = claims.get(wanted), claims.get(self._settings.groups_claim) or []
-        if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME or not name.isprintable():
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
             raise NotAuthenticated(
                 REFUSED, f"the identity provider sends no {wanted!r}; check FAIRLEAD_OIDC_NAME_CLAIM and FAIRLEAD_OIDC_SCOPES"
             )
+        if (odd := why_odd(name)) is not None:  # never put right: the corrected name is another person's, with that one's rights
+            raise NotAuthenticated(REFUSED, f"the identity provider's {wanted!r} is {name!r}, and a name {odd}")
         if wanted == "email" and claims.get("email_verified") is not True:
             raise NotAuthenticated(
                 REFUSED, f"the identity provider does not say that {name} is verified; choose another claim with FAIRLEAD_OIDC_NAME_CLAIM"
             )
         groups = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
-        return Person(name=name.strip(), groups=tuple(one for one in groups if isinstance(one, str))[:MOST_GROUPS])
+        return Person(name=name, groups=tuple(one for one in groups if isinstance(one, str) and why_odd(one) is None)[:MOST_GROUPS])
 
     async def _claims(self, metadata: _Metadata, tokens: Mapping[str, Any], nonce: str, now: datetime) -> dict[str, Any]:
         """The claims of the ID token. Raises BadToken, IdentityProviderUnavailable."""
@@ -228,16 +281,33 @@ class OpenIdProvider:
     ) -> tuple[int, Mapping[str, Any]]:
         """Status and JSON object. Raises IdentityProviderUnavailable."""
         try:
-            async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport) as http:
-                answer = await http.request(method, url, headers={"accept": "application/json", **(headers or {})}, data=form)
-            found = answer.json() if answer.content else {}
+            status, content = await self._read_whole(method, url, {**PLAIN_JSON, **(headers or {})}, form)
+            found = json.loads(content) if content else {}
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._away(f"the identity provider does not answer: {type(error).__name__} {error}") from error
-        except ValueError as error:
-            raise self._away(f"the identity provider does not answer with JSON at {url}: {answer.status_code}") from error
+        except TimeoutError as error:
+            raise self._away(f"the identity provider does not answer in full within {TIMEOUT_SECONDS:g} s at {url}") from error
+        except (ValueError, RecursionError) as error:
+            raise self._away(f"the identity provider does not answer with JSON at {url}: {status}") from error
         if not isinstance(found, dict):
-            raise self._away(f"the identity provider does not answer with a JSON object at {url}: {answer.status_code}")
-        return answer.status_code, found
+            raise self._away(f"the identity provider does not answer with a JSON object at {url}: {status}")
+        return status, found
+
+    async def _read_whole(self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> tuple[int, bytes]:
+        """Status and body. A compressed one is refused: it may be a thousand times as large. Raises TimeoutError."""
+        content = bytearray()
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport) as http,
+            http.stream(method, url, headers=headers, data=form) as answer,
+        ):
+            if answer.headers.get("content-encoding", "identity") != "identity":
+                raise self._away(f"the identity provider compresses its answers though nobody asked for that, at {url}")
+            async for piece in answer.aiter_bytes():
+                content += piece
+                if len(content) > LARGEST_ANSWER:
+                    raise self._away(f"the identity provider answers with more than {LARGEST_ANSWER} bytes at {url}")
+        return answer.status_code, bytes(content)
 
     def _away(self, detail: str) -> IdentityProviderUnavailable:
         _log.warning("identity provider not usable", extra={"error": detail})

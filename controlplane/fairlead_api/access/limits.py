@@ -66,6 +66,13 @@ class Allowances:
         self._burst, self._per_second, self._code = burst, per_second, code
         self._left: OrderedDict[object, tuple[float, datetime]] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def has(self, who: object, now: datetime) -> bool:
+        """Whether something is left."""
+        return self._filled(who, now) >= 1.0
+
     def require(self, who: object, now: datetime) -> None:
         """Raises TooMany while nothing is left."""
         left = self._filled(who, now)
@@ -77,10 +84,6 @@ class Allowances:
         """Checks and spends in one step: simultaneous calls get no more than consecutive ones. Raises TooMany."""
         self.require(who, now)
         self.spend(who, now)
-
-    def give_back(self, who: object, now: datetime) -> None:
-        """Restores the allowance that `take` spent."""
-        self._keep(who, self._filled(who, now) + 1.0, now)
 
     def spend(self, who: object, now: datetime) -> None:
         """Spends one, if any is left."""

@@ -1,7 +1,11 @@
 """Signing in and out: login links, web sessions."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import asyncio
+import logging
+import os
+import unicodedata
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -36,6 +40,29 @@ FAILED_LOGINS = 10
 FAILED_LOGIN_SECONDS = 10.0
 """Seconds until one more login may fail."""
 
+DOUBTED_AT_ONCE = 4
+"""Logins of addresses with too many failures that are looked at at once."""
+
+WARN_AGAIN = timedelta(hours=1)
+
+ALIKE = ("LATIN", "CYRILLIC", "GREEK", "COPTIC", "ARMENIAN", "CHEROKEE", "LISU")
+"""Scripts with letters that look the same; nobody's name has letters of two of them."""
+
+logger = logging.getLogger(__name__)
+
+
+def why_odd(name: str) -> str | None:
+    """Why a name could be taken for another one that it is not, as the end of a sentence; None for others."""
+    if name != name.strip():
+        return "must not begin or end with a space"
+    if not name.isprintable() or any(letter.isspace() and letter != " " for letter in name):
+        return "must have no invisible characters"
+    if unicodedata.normalize("NFKC", name) != name:
+        return "must be written with ordinary letters"
+    if len({script for letter in name if letter.isalpha() and (script := unicodedata.name(letter, "").partition(" ")[0]) in ALIKE}) > 1:
+        return "must not mix letters that look alike"
+    return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
@@ -68,6 +95,8 @@ class Logins:
         self._access = access
         self._new_secret = new_secret
         self._denials = DenialBudgets()
+        self._doubted = asyncio.Semaphore(DOUBTED_AT_ONCE)
+        self._warned_at: datetime | None = None
         self._failures = Allowances(burst=FAILED_LOGINS, per_second=1 / FAILED_LOGIN_SECONDS, code="too-many-logins")
 
     @property
@@ -86,9 +115,9 @@ class Logins:
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
         """A web session for a login link (used up by this) or an API token.
 
-        Raises NotAuthenticated, Denied; TooMany for an address with too many failures.
+        Raises NotAuthenticated, Denied; TooMany for a wrong secret of an address with too many failures.
         """
-        with self._one_try(login, now):
+        async with self._one_try(login, now):
             return await self._login(secret, login, now)
 
     async def _login(self, secret: str, login: Login, now: datetime) -> WebSession:
@@ -96,14 +125,9 @@ class Logins:
         if secret.startswith("fll_"):
             identity = await self._store.redeem(digest(secret), digest(token), login, now)
             if identity is None or identity.expires_at is None:
-                await self._failed(login, "login link used, expired or unknown", now)
                 raise NotAuthenticated("login-link-expired", "this login link was used, has expired or never existed; ask for a new one")
             return WebSession(token=token, identity=identity, expires_at=identity.expires_at)
-        try:
-            found, key = await self._access.identify(secret or None, now)
-        except NotAuthenticated:
-            await self._failed(login, "token unknown, expired or revoked", now)
-            raise
+        found, key = await self._access.identify(secret or None, now)
         if secret.startswith("fls_"):
             raise Denied("this is a web session's own token; log in with a login link or an API token")
         if found.role not in RISING:
@@ -121,19 +145,15 @@ class Logins:
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
         """A web session for a person that the identity provider signed in, with or without a role here.
 
-        Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany for an address
-        with too many failures.
+        Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany if the provider
+        refuses a login from an address with too many failures.
         """
         provider = self._asked()
-        with self._one_try(login, now):
+        async with self._one_try(login, now):
             return await self._login_by_provider(provider, answer, login, now)
 
     async def _login_by_provider(self, provider: IdentityProvider, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
-        try:
-            person = await provider.person(answer, now)
-        except NotAuthenticated as error:
-            await self._failed(login, str(error), now)
-            raise
+        person = await provider.person(answer, now)
         token, expires_at = f"fls_{self._new_secret()}", now + ABSOLUTE
         known = Identity(subject=person.name, role=AccessRole.NONE, source=OIDC, expires_at=expires_at, groups=person.groups)
         identity = self._access.provided(known)
@@ -181,20 +201,30 @@ class Logins:
         finally:
             self._access.forget_seen()
 
-    @contextmanager
-    def _one_try(self, login: Login, now: datetime) -> Iterator[None]:
-        """Spends one failure of its address before anything is awaited; otherwise simultaneous tries would all pass.
-        The failure is given back unless the credential is wrong or the client leaves before the answer. Raises TooMany.
+    @asynccontextmanager
+    async def _one_try(self, login: Login, now: datetime) -> AsyncIterator[None]:
+        """Checks the secret however many failures its address has: a person with a valid secret must not wait because
+        of other people's failures, and nobody guesses 256 bits. A wrong secret costs a failure. Raises TooMany instead
+        of NotAuthenticated if no failure is left; such addresses are answered a few at a time.
         """
-        self._failures.take(login.address, now)
-        try:
-            yield
-        except NotAuthenticated:
-            raise
-        except Exception:
-            self._failures.give_back(login.address, now)
-            raise
-        self._failures.give_back(login.address, now)
+        async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
+            try:
+                yield
+            except NotAuthenticated as error:
+                if not self._failures.has(login.address, now):
+                    self._warn(login, now)
+                self._failures.take(login.address, now)
+                await self._failed(login, str(error), now)
+                raise
+
+    def _warn(self, login: Login, now: datetime) -> None:
+        """All failures from one address are either one person's, or everybody's behind a proxy that is not believed."""
+        if len(self._failures) > 1 or (self._warned_at is not None and now - self._warned_at < WARN_AGAIN):
+            return
+        self._warned_at = now
+        remedy = "if it is a proxy's, name it in FORWARDED_ALLOW_IPS, so that the addresses of visitors count and not its own"
+        extra = {"address": login.address, "believed": os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1"), "remedy": remedy}
+        logger.warning("all failed logins come from one address, and are too many", extra=extra)
 
     async def _failed(self, login: Login, reason: str, now: datetime) -> None:
         counted = self._denials.spend(login.address, now)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fairlead.addresses import joined
 from fairlead.conditions.facts import Trouble
 from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
 from fairlead.instances import InstanceState, Role, weight_of
@@ -79,7 +80,7 @@ class Pod:
         return InstanceReport(
             id=self.instance.id,
             pod_uid=self.uid,
-            address=f"{self.ip}:{port}" if self.ip and port is not None else None,
+            address=joined(self.ip, port) if self.ip and port is not None else None,
             role=self.instance.role,
             state=self.instance.state,
             reason=self.trouble.reason if self.trouble is not None else self.reason,

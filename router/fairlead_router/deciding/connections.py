@@ -104,6 +104,9 @@ class RouterConnection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._transport is None or not self._unsent or not self.is_open:
             return
+        if self._transport.is_closing():
+            self.close()
+            return
         self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
         if self._transport.get_write_buffer_size() > MOST_UNSENT_BYTES:

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 
+from fairlead.addresses import host_of
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 
 
@@ -37,19 +38,19 @@ class UpstreamPool:
         """Open a connection, within `seconds` or the general limit, whichever is less. Raises UpstreamFailure (refused,
         unreachable; deadline when `seconds` were too few to know).
         """
-        host, _, port = address.rpartition(":")
+        host, port = host_of(address), address.rpartition(":")[2]
         limit = min(self._connect_seconds, seconds)
         try:
             async with asyncio.timeout(limit):
                 _, connection = await self._loop.create_connection(
-                    lambda: UpstreamConnection(self._loop, address, self._forget), host.strip("[]"), int(port)
+                    lambda: UpstreamConnection(self._loop, address, self._forget), host, int(port)
                 )
         except TimeoutError:
             kind = "deadline" if limit < self._connect_seconds else "unreachable"
-            raise UpstreamFailure(kind, f"{address} did not accept a connection within {limit:.3g} s") from None
+            raise UpstreamFailure(kind, f"did not accept a connection within {limit:.3g} s", at=address) from None
         except (OSError, ValueError) as error:
             why = error if isinstance(error, OSError) else "it is not a host and port"  # Python's words for such a name differ by version
-            raise UpstreamFailure("refused", f"{address} refused the connection: {why}") from None
+            raise UpstreamFailure("refused", "refused the connection", at=address, detail=str(why)) from None
         self.opened += 1
         return connection
 
@@ -113,14 +114,14 @@ class UpstreamPool:
                 while piece := await connection.read():
                     answer += piece
                     if len(answer) > limit:
-                        raise UpstreamFailure("protocol", f"{address}{path} answered more than {limit} bytes")
+                        raise UpstreamFailure("protocol", f"answered more than {limit} bytes", at=f"{address}{path}")
         except TimeoutError:
-            raise UpstreamFailure("timeout", f"{address}{path} did not answer within {seconds:g} s") from None
+            raise UpstreamFailure("timeout", f"did not answer within {seconds:g} s", at=f"{address}{path}") from None
         finally:
             if connection.complete:
                 self.release(connection)
             else:
                 connection.abort()
         if connection.status != 200:
-            raise UpstreamFailure("status", f"{address}{path} answered {connection.status}", connection.status)
+            raise UpstreamFailure("status", f"answered {connection.status}", connection.status, at=f"{address}{path}")
         return bytes(answer)

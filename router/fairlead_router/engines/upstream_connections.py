@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
@@ -39,6 +40,9 @@ class UpstreamFailure(Exception):
     """An engine did not answer as it should. `kind`: refused, unreachable, timeout, lost, protocol or status; `answer`
     is one with a status of success that reports a failure, or that has no content or no end.
 
+    `words` say what the engine did; clients read them after the instance's name (`shown`). The address `at` and the
+    `detail` are for the log only, which has all of it: `str(failure)`.
+
     `status` is the engine's own code for that failure, 0 = none; `retry_after_seconds` is when the engine wants to be
     asked again, if it said so; `headers` are those of its answer that hold without its body.
     """
@@ -46,22 +50,47 @@ class UpstreamFailure(Exception):
     def __init__(
         self,
         kind: str,
-        message: str,
+        words: str,
         status: int = 0,
         *,
+        at: str = "",
+        detail: str = "",
         retry_after_seconds: float | None = None,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
-        super().__init__(message)
+        super().__init__(f"{at} {words}".lstrip() + (f": {detail}" if detail else ""))
         self.kind = kind
+        self.words = words
         self.status = status
         self.retry_after_seconds = retry_after_seconds
         self.headers = headers
+
+    def shown(self, subject: str) -> str:
+        """The sentence for clients; `subject` is the instance's name, or "it" after that."""
+        return f"{subject} {without_addresses(self.words)}"
 
     @property
     def reached(self) -> bool:
         """Whether the engine may have had the request; else there was no connection to send it on."""
         return self.kind not in UNREACHED
+
+
+_HEX = "[0-9a-fA-F]{1,4}"
+_ADDRESS = re.compile(
+    r"\[[0-9a-fA-F:.]{2,45}(?:%\w{1,20})?\](?::\d{1,5})?"  # [fd00::1]:8000
+    rf"|(?<![\w:])(?:{_HEX}(?::{_HEX}){{0,6}})?::(?:{_HEX}(?::{_HEX}){{0,6}})?(?!\w)"  # fd00::1
+    rf"|(?<![\w:]){_HEX}(?::{_HEX}){{4,7}}(?!\w)"
+    r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\d)(?::\d{1,5})?"  # 10.0.0.7:8000
+    r"|(?<![\w.-])(?=[0-9.-]{0,60}[A-Za-z])[A-Za-z0-9][A-Za-z0-9.-]{0,253}:\d{2,5}(?!\w)"  # engine-0.engines:8000
+    r"|(?<![\w.-])[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}\.(?:svc|local|internal)(?:\.[A-Za-z0-9-]{1,63}){0,4}"
+)
+MOST_WORDS = 2000
+"""Characters of an engine's words that a client gets in an error of the router."""
+
+
+def without_addresses(words: str) -> str:
+    """An engine's or a system's words without hosts, addresses and ports: clients are to see none of them."""
+    return _ADDRESS.sub("[address]", words[:MOST_WORDS])
 
 
 class _Heard(NamedTuple):
@@ -129,7 +158,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._framed = False
         self._failure = None
         self._pieces.clear()
-        if len(body) < 16384:
+        if transport.is_closing():
+            self.closed = True
+            self._failure = UpstreamFailure("lost", "closed the connection before the request", at=self.address)
+        elif len(body) < 16384:
             transport.write(head + body)
         else:
             transport.writelines((head, body))
@@ -144,8 +176,9 @@ class UpstreamConnection(asyncio.Protocol):
         if self._failure is not None:
             raise self._failure
         assert self._transport is not None
-        self._transport.write(piece)
-        if self._transport.is_closing():
+        if not self._transport.is_closing():
+            self._transport.write(piece)
+        else:
             await asyncio.sleep(0)  # only the event loop reports the loss; a sender with more to send would starve it
 
     async def first(self) -> None:
@@ -214,7 +247,7 @@ class UpstreamConnection(asyncio.Protocol):
     def abort(self, failure: UpstreamFailure | None = None) -> None:
         """Drop the connection now; a task that waits on it gets `failure`."""
         if self._failure is None:
-            self._failure = failure or UpstreamFailure("lost", f"the connection to {self.address} was dropped")
+            self._failure = failure or UpstreamFailure("lost", "was lost: its connection was dropped", at=self.address)
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -266,7 +299,7 @@ class UpstreamConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.abort(UpstreamFailure("protocol", f"{self.address} sent something that is not HTTP: {error}"))
+            self.abort(UpstreamFailure("protocol", "sent something that is not HTTP", at=self.address, detail=str(error)))
             return
         if self.complete:
             self._wake()
@@ -287,8 +320,9 @@ class UpstreamConnection(asyncio.Protocol):
             if exc is None and self.status and not self._framed:
                 self.complete = True  # an answer without length ends with its connection
             elif self._failure is None:
-                how = "closed the connection" if exc is None else f"was lost ({exc})"
-                self._failure = UpstreamFailure("lost", f"{self.address} {how} before the answer was complete")
+                how = "closed the connection" if exc is None else "was lost"
+                words = f"{how} before the answer was complete"
+                self._failure = UpstreamFailure("lost", words, at=self.address, detail="" if exc is None else str(exc))
         self._wake()
 
     # ── httptools callbacks ──

@@ -13,6 +13,7 @@ from typing import Any
 
 import zmq
 
+from fairlead.addresses import host_of
 from fairlead.kv_events.sequences import SourceState
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.subscriptions import MOST_MESSAGE_BYTES, MOST_MESSAGES_WAITING, MOST_TRIES, Subscription
@@ -56,7 +57,7 @@ class CentralSocket:
 
     def topic_of(self, instance: str, address: str) -> str | None:
         """An unknown topic `kv@<pod>@…` that names this instance: by its name, or its address with or without port."""
-        names = (instance.encode(), address.encode(), address.rpartition(":")[0].encode())
+        names = (instance.encode(), address.encode(), host_of(address).encode())
         return next((topic.decode("utf-8", "replace") for topic in self.unknown if pod_of(topic) in names), None)
 
     def read(self, until: float) -> bool:

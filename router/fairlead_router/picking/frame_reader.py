@@ -10,6 +10,12 @@ from fairlead_router.picking.http2 import CONTINUATION, END_HEADERS, HEAD, HEADE
 FRAME_SIZE = 256 * 1024
 LARGEST_HEADERS = 64 * 1024
 
+MOST_STEPS = 1024
+STREAM_STEPS = 64
+"""Frames of one connection that are handled before others have their turn; a stream that begins, which may be a whole
+request, counts as this many. A client can send thousands of them in one read.
+"""
+
 _OF_HEADERS = (HEADERS, CONTINUATION)
 
 
@@ -18,31 +24,38 @@ class FrameReader:
     of the protocol raises ConnectionFailed, and nothing may be read any more.
     """
 
-    __slots__ = ("_began", "_block", "_came", "_rest", "is_greeted")
+    __slots__ = ("_began", "_block", "_came", "_place", "_rest", "is_greeted")
 
     def __init__(self, came: Callable[[int, int, int, bytes], None], began: Callable[[int, int, bytes], None]) -> None:
         self._came = came
         self._began = began
         self._rest = b""
+        self._place = 0
+        """Where in `_rest` the first frame begins that was not handled."""
         self._block: tuple[int, int, bytearray] | None = None
         """Stream, flags and beginning of a header block that goes on in the next frame."""
         self.is_greeted = False
         """Whether the client has shown that it speaks HTTP/2."""
 
-    def read(self, data: bytes) -> None:
-        """Read bytes that have arrived."""
+    def read(self, data: bytes) -> bool:
+        """Read bytes that have arrived. Returns whether it stopped before their end, to be called again without bytes
+        when others have had their turn.
+        """
+        start = 0
         if self._rest:
-            data = self._rest + data
-        start, end = 0, len(data)
+            data, start = (self._rest[self._place :] + data, 0) if data else (self._rest, self._place)
+            self._place = 0
+        end = len(data)
         if not self.is_greeted:
             if not data.startswith(http2.PREFACE[:end]):
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, "this port speaks gRPC over HTTP/2 only")
             if end < len(http2.PREFACE):
                 self._rest = data
-                return
+                return False
             self.is_greeted = True
             start = len(http2.PREFACE)
-        while end - start >= 9:
+        steps = 0
+        while end - start >= 9 and steps < MOST_STEPS:
             high, low, kind, flags, number = HEAD.unpack_from(data, start)
             size = (high << 8) | low
             if size > FRAME_SIZE:
@@ -53,11 +66,17 @@ class FrameReader:
             number &= 0x7FFFFFFF
             payload = data[start + 9 : stop]
             if kind in _OF_HEADERS or self._block is not None:
+                steps += STREAM_STEPS
                 self._take_headers(kind, flags, number, payload)
             else:
+                steps += 1
                 self._came(kind, flags, number, payload)
             start = stop
+        if steps >= MOST_STEPS:
+            self._rest, self._place = data, start  # not cut: thousands of frames would be copied once for each turn
+            return True
         self._rest = data[start:]
+        return False
 
     def _take_headers(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if self._block is None:

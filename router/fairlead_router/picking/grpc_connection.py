@@ -7,10 +7,12 @@ import logging
 import socket
 from collections.abc import Callable
 
+from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS
 from fairlead_router.picking import http2
 from fairlead_router.picking.frame_reader import FRAME_SIZE, LARGEST_HEADERS, FrameReader
 from fairlead_router.picking.grpc_stream import INVALID_ARGUMENT, STREAM_WINDOW, UNIMPLEMENTED, GrpcStream, Opener
 from fairlead_router.picking.http2 import ConnectionFailed, HeaderBlocks
+from fairlead_router.serving.body_memory import BodyMemory
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 MOST_STREAMS = 2048
@@ -21,16 +23,36 @@ MOST_QUEUED = 256 * 1024
 """Bytes that are given to the transport at once, which then reports whether its peer takes them. The rest waits in its
 streams, where it counts.
 """
-FIRST_BYTES_SECONDS = 10.0
-"""A connection must have shown by then that it is HTTP/2."""
+FIRST_STREAM_SECONDS = 10.0
+"""A connection must have begun a stream by then."""
+IDLE_STREAMS_SECONDS = 300.0
+"""How long a connection stays open after its last stream."""
+CLOSING_SECONDS = 5.0
+"""How long a connection that is being closed may take to send what it still has."""
+MOST_RESETS = 2 * MOST_STREAMS
+RESETS_SECONDS = 10.0
+"""Maximum number of streams that the peer may reset in so many seconds: all of them at once, and as many again."""
+MOST_REFUSED = 4096
+"""Streams that the peer may begin after it was asked to go elsewhere."""
 
 logger = logging.getLogger(__name__)
 
 
 class GrpcConnection(asyncio.Protocol):
-    """One connection. `opener` gives each stream its listener; no message may be larger than `largest` bytes."""
+    """One connection. `opener` gives each stream its listener; no message may be larger than `largest` bytes; while
+    `is_full`, no stream is taken. What its streams wait to send counts in `memory`.
+    """
 
-    def __init__(self, opener: Opener, largest: int, closed: Callable[[GrpcConnection], None]) -> None:
+    def __init__(
+        self,
+        opener: Opener,
+        largest: int,
+        closed: Callable[[GrpcConnection], None],
+        is_full: Callable[[], bool] = lambda: False,
+        memory: BodyMemory | None = None,
+    ) -> None:
+        self.memory = memory or BodyMemory(2**40)
+        self._is_full = is_full
         self._opener = opener
         self._largest = largest
         self._closed = closed
@@ -61,6 +83,12 @@ class GrpcConnection(asyncio.Protocol):
         """
         self._paused = False
         self._leaving = False
+        self._is_behind = False
+        """Whether frames that have arrived wait until others have had their turn."""
+        self._resets = 0
+        self._resets_since = self._loop.time()
+        self._refused = 0
+        self._idle_since = self._loop.time()
         self._impatience: asyncio.TimerHandle | None = None
 
     # ── asyncio ──
@@ -70,7 +98,11 @@ class GrpcConnection(asyncio.Protocol):
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._impatience = self._loop.call_later(FIRST_BYTES_SECONDS, self._give_up)
+        if self._leaving:
+            self._transport.abort()
+            return
+        self._idle_since = self._loop.time()
+        self._impatience = self._loop.call_later(FIRST_STREAM_SECONDS, self._look_whether_idle)
         values = {
             http2.SETTING_MAX_STREAMS: MOST_STREAMS,
             http2.SETTING_WINDOW: STREAM_WINDOW,
@@ -83,7 +115,8 @@ class GrpcConnection(asyncio.Protocol):
         self._reading = True
         self._window_changes = 0
         try:
-            self._frames.read(data)
+            if self._frames.read(data):
+                self._fall_behind()
             if self._has_room:
                 self._has_room = False
                 self._flush_streams()
@@ -95,6 +128,20 @@ class GrpcConnection(asyncio.Protocol):
         finally:
             self._reading = False
             self._flush()
+
+    def _fall_behind(self) -> None:
+        if not self._is_behind and self._transport is not None:
+            self._is_behind = True
+            self._transport.pause_reading()
+            self._loop.call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._is_behind = False
+        if self._transport is None or self._transport.is_closing():
+            return
+        self.data_received(b"")
+        if not self._is_behind and not self._paused and self._transport is not None:
+            self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._impatience is not None:
@@ -112,7 +159,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._transport is not None:
+        if self._transport is not None and not self._is_behind:
             self._transport.resume_reading()
         self._flush_streams()
 
@@ -121,12 +168,14 @@ class GrpcConnection(asyncio.Protocol):
         if self._transport is not None:
             self._flush()
             self._transport.close()
+            if self._transport.get_write_buffer_size():  # a peer that reads nothing would keep it open for ever
+                self._loop.call_later(CLOSING_SECONDS, self._transport.abort)
 
-    def leave(self) -> None:
+    def leave(self, code: int = http2.NO_ERROR) -> None:
         """Take no more streams; end when the last one has."""
         if not self._leaving:
             self._leaving = True
-            self.push(http2.goaway(self._last_stream, http2.NO_ERROR))
+            self.push(http2.goaway(self._last_stream, code))
         if not self._streams:
             self.close()
 
@@ -135,8 +184,26 @@ class GrpcConnection(asyncio.Protocol):
         """Streams that are open."""
         return len(self._streams)
 
-    def _give_up(self) -> None:
-        if not self._frames.is_greeted and self._transport is not None:
+    # ── its door, and time ──
+
+    def may_go(self) -> bool:
+        """Whether it has had no stream for so long that another may have its place."""
+        if self._streams or self._transport is None:
+            return False
+        return self._loop.time() - self._idle_since >= (IDLE_SECONDS if self._highest_stream else STRANGER_SECONDS)
+
+    def turn_away(self) -> None:
+        """Give its place to another."""
+        self.leave()
+
+    def _look_whether_idle(self) -> None:
+        most = IDLE_STREAMS_SECONDS if self._highest_stream else FIRST_STREAM_SECONDS
+        left = most if self._streams else self._idle_since + most - self._loop.time()
+        if left > 0:
+            self._impatience = self._loop.call_later(left, self._look_whether_idle)
+        elif self._frames.is_greeted:
+            self.leave()
+        elif self._transport is not None:
             self._transport.abort()
 
     # ── sending ──
@@ -195,7 +262,12 @@ class GrpcConnection(asyncio.Protocol):
     def forget(self, stream: GrpcStream) -> None:
         """The stream has ended here."""
         self._streams.pop(stream.id, None)
-        if self._leaving and not self._streams:
+        if not self._streams:
+            self._last_has_ended()
+
+    def _last_has_ended(self) -> None:
+        self._idle_since = self._loop.time()
+        if self._leaving:
             self._loop.call_soon(self.close)
 
     def _flush_streams(self) -> None:
@@ -213,9 +285,10 @@ class GrpcConnection(asyncio.Protocol):
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, "a reset of no stream")
             stream = self._streams.pop(number, None)
             if stream is not None:
+                self._count_reset()
                 stream.lose()
-                if self._leaving and not self._streams:
-                    self._loop.call_soon(self.close)
+                if not self._streams:
+                    self._last_has_ended()
         elif kind == http2.WINDOW_UPDATE:
             self._take_window(number, payload)
         elif kind == http2.SETTINGS:
@@ -227,6 +300,24 @@ class GrpcConnection(asyncio.Protocol):
                 self.push(http2.frame(http2.PING, http2.ACK, 0, payload))
         elif kind == http2.PUSH_PROMISE:
             raise ConnectionFailed(http2.PROTOCOL_ERROR, "clients promise nothing")
+
+    def _count_reset(self) -> None:
+        """A peer that begins and resets streams faster than anybody would give up waiting is asked to go elsewhere; the
+        streams that others have on its connection end in peace.
+        """
+        self._resets += 1
+        if self._resets <= MOST_RESETS:
+            return
+        now = self._loop.time()
+        if now - self._resets_since < RESETS_SECONDS:
+            self.leave(http2.ENHANCE_YOUR_CALM)
+        self._resets, self._resets_since = 0, now
+
+    def _count_refused(self) -> None:
+        if self._leaving:
+            self._refused += 1
+            if self._refused > MOST_REFUSED:
+                raise ConnectionFailed(http2.ENHANCE_YOUR_CALM, "streams after a GOAWAY, without end")
 
     def _take_data(self, flags: int, number: int, payload: bytes) -> None:
         size = len(payload)
@@ -258,7 +349,8 @@ class GrpcConnection(asyncio.Protocol):
         self._highest_stream = number
         if not self._leaving:
             self._last_stream = number
-        if self._leaving or len(self._streams) >= MOST_STREAMS:
+        if self._leaving or len(self._streams) >= MOST_STREAMS or self._is_full():
+            self._count_refused()
             self.push(http2.rst_stream(number, http2.REFUSED_STREAM))
             return
         stream = GrpcStream(self, number, headers.get(b":path", b""), headers.get(b":authority", b""), self._peer_window)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fairlead_router.picking import http2
+from fairlead_router.serving.body_memory import BodyMemory
 
 STREAM_WINDOW = 512 * 1024
 """Bytes that a peer may send on a stream before it gets leave for more."""
@@ -40,7 +41,9 @@ class Listener(Protocol):
 
 
 class Connection(Protocol):
-    """The methods of a connection that a stream uses."""
+    """What a stream uses of its connection. `memory` counts what its streams wait to send."""
+
+    memory: BodyMemory
 
     def push(self, data: bytes) -> None:
         """Send these bytes, together with others of the same moment."""
@@ -101,6 +104,7 @@ class GrpcStream:
             return
         self._waiting.append(data)
         self._waiting_bytes += len(data)
+        self._connection.memory.held += len(data)
         self.flush()
 
     def when_sent(self, then: Callable[[], None]) -> None:
@@ -115,6 +119,7 @@ class GrpcStream:
     def drop(self) -> None:
         """Discard the waiting messages."""
         self._waiting.clear()
+        self._connection.memory.held -= self._waiting_bytes
         self._waiting_bytes = 0
         self._tell_sent()
 
@@ -137,6 +142,7 @@ class GrpcStream:
             piece = waiting[0]
             sent = self._connection.send_part(self, piece)
             self._waiting_bytes -= sent
+            self._connection.memory.held -= sent
             if sent < len(piece):
                 waiting[0] = piece[sent:]
                 break

@@ -6,12 +6,16 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.errors import InvalidInput
+from fairlead_process.accepting import BoundedServer
+from fairlead_process.doors import Door
 from fairlead_process.starting import bind
+from fairlead_router.limits import PICKER, PICKER_HEALTH
+from fairlead_router.picking import http2
 from fairlead_router.picking.grpc_connection import GrpcConnection
 from fairlead_router.picking.grpc_stream import GrpcStream, Listener
 from fairlead_router.picking.picker import Picker
@@ -21,7 +25,13 @@ from fairlead_router.settings import RouterSettings, Timeouts
 FRAMING_BYTES = 64 * 1024
 """Bytes by which a message may exceed the largest body."""
 
-BACKLOG = 1024
+MOST_STREAMS = 16_384
+"""Maximum number of requests at all connections together; further ones are refused unseen, so that proxies try again."""
+MOST_HEALTH_STREAMS = 256
+"""Maximum number of health checks and watches at once; nobody needs as many."""
+
+FAREWELL = http2.settings({}) + http2.goaway(0, http2.NO_ERROR, b"too many connections; try again")
+"""To a connection beyond those that the port may have."""
 
 LOOK_SECONDS = 60.0
 """Pause between two looks at the files of the certificate; a Secret that is mounted changes about as often."""
@@ -30,14 +40,24 @@ logger = logging.getLogger(__name__)
 
 
 class PickerServer:
-    """All streams of the picker. `ready` says whether requests are taken; `now` is the router's clock."""
+    """All streams of the picker. `ready` says whether requests are taken; `now` is the router's clock; its ports have
+    the doors of their names.
+    """
 
-    def __init__(self, picker: Picker, ready: Callable[[], bool], timeouts: Timeouts, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        picker: Picker,
+        ready: Callable[[], bool],
+        timeouts: Timeouts,
+        now: Callable[[], float],
+        doors: Mapping[str, Door] | None = None,
+    ) -> None:
+        self._doors = doors or {}
         self._picker = picker
         self._ready = ready
         self._timeouts = timeouts
         self._now = now
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[BoundedServer] = []
         self._connections: set[GrpcConnection] = set()
         self._streams: set[PickerStream] = set()
         self._health: set[HealthStream] = set()
@@ -53,16 +73,25 @@ class PickerServer:
     async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: PickerTls | None = None) -> None:
         """Serve at a bound socket, until `close`; `tls` is kept up to date."""
         opener = self.open_health_check if health_only else self.open
+        plan = PICKER_HEALTH if health_only else PICKER
+        door = self._doors.get(plan.name, Door(plan.wanted))
         largest = self._picker.most_bytes + FRAMING_BYTES
 
+        def lost(connection: GrpcConnection) -> None:
+            self._connections.discard(connection)
+            door.leave(connection)
+
         def connection() -> GrpcConnection:
-            made = GrpcConnection(opener, largest, self._connections.discard)
+            made = GrpcConnection(opener, largest, lost, self._is_full, self._picker.body_memory)
             self._connections.add(made)
             return made
 
         self._tls = tls or self._tls
         context = tls.context if tls is not None else None
-        self._servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener, backlog=BACKLOG, ssl=context))
+        self._servers.append(BoundedServer(listener, door, connection, lost, lambda: FAREWELL, context))
+
+    def _is_full(self) -> bool:
+        return len(self._streams) >= MOST_STREAMS
 
     def open(self, stream: GrpcStream) -> Listener | None:
         """The handler of a stream of this path; None when there is none."""
@@ -75,7 +104,7 @@ class PickerServer:
 
     def open_health_check(self, stream: GrpcStream) -> Listener | None:
         """The handler of a health check; None for any other path."""
-        if stream.path not in (HEALTH_CHECK, HEALTH_WATCH):
+        if stream.path not in (HEALTH_CHECK, HEALTH_WATCH) or len(self._health) >= MOST_HEALTH_STREAMS:
             return None
         made = HealthStream(stream, self._ready, self._health.discard, watching=stream.path == HEALTH_WATCH)
         self._health.add(made)

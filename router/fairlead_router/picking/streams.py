@@ -20,7 +20,15 @@ from fairlead_router.picking.exchange import (
     TooLarge,
     Whole,
 )
-from fairlead_router.picking.grpc_stream import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE, GrpcStream
+from fairlead_router.picking.grpc_stream import (
+    DEADLINE_EXCEEDED,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    RESOURCE_EXHAUSTED,
+    UNAVAILABLE,
+    GrpcStream,
+)
 from fairlead_router.picking.messages import AnswerAtOnce, BodyCame, HeaderList, Incoming, PassHeaders, Side
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.picking.picker import Picker
@@ -34,6 +42,8 @@ HEALTH_WATCH = b"/grpc.health.v1.Health/Watch"
 
 LARGEST_UNCOUNTED = 1024 * 1024
 """Bytes of a piece of an answer that are kept though there is no memory for bodies: more than proxies send at once."""
+LARGEST_HEADS = 1024 * 1024
+"""Bytes of a message with anything but a body: it is not counted among the bodies in memory."""
 LARGEST_HEALTH_CHECK = 64 * 1024
 
 LIVENESS = "liveness"
@@ -70,6 +80,9 @@ class PickerStream:
             came = wire.decode(payload)
         except wire.DecodeError:
             self._guarded(self._exchange.damaged)
+            return
+        if len(payload) > LARGEST_HEADS and not isinstance(came, BodyCame):
+            self.break_off(RESOURCE_EXHAUSTED, f"headers of {len(payload)} bytes are more than {LARGEST_HEADS}")
             return
         self._guarded(lambda: self._exchange.hear(came) if self._has_room(came) else ())
 

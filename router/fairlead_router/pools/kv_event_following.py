@@ -104,6 +104,7 @@ class KvEventFollower:
         if self._context is None:
             self._context = zmq.Context()
             self._context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
+            self._context.set(zmq.IPV6, 1)  # beside IPv4
         return self._context
 
     async def follow(self) -> None:

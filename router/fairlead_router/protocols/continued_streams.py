@@ -103,11 +103,16 @@ def _count_whole(usage: Event, rest: Rest, prompt: str, output: str, details: st
         usage[output] = rest.given_tokens + (0 if rest.only_end else usage[output])
     if type(usage.get("total_tokens")) is int:
         usage["total_tokens"] = (usage.get(prompt) or 0) + (usage.get(output) or 0)
-    found, left = usage.get(details), usage.get(prompt) or 0
-    for field in _OF_THE_PROMPT if isinstance(found, dict) else ():
-        if type(found.get(field)) is int:
-            found[field] = min(found[field], left)
-            left -= found[field]
+    found = usage.get(details)
+    if isinstance(found, dict):
+        _limit_parts(found, usage.get(prompt) or 0)
+
+
+def _limit_parts(details: Event, left: int) -> None:
+    for field in _OF_THE_PROMPT:
+        if type(details.get(field)) is int:
+            details[field] = min(details[field], left)
+            left -= details[field]
 
 
 _OF_THE_PROMPT = ("cached_tokens", "created_cache_tokens", "cache_write_tokens")

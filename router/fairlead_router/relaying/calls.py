@@ -249,17 +249,17 @@ class Calls:
         for call in tuple(self._calls):
             connection = call.connection
             if connection is not None and call.stream and 0 < call.awaited_since <= longest_ago:
-                connection.abort(UpstreamFailure("timeout", f"{connection.address} sent nothing for {self._timeouts.first_byte:g} s"))
+                connection.abort(UpstreamFailure("timeout", f"sent nothing for {self._timeouts.first_byte:g} s", at=connection.address))
             elif connection is not None and call.awaited_since and self._silences.is_silent(connection.address, self._timeouts.first_byte):
                 silent = awake - self._silences.since(connection.address)
-                words = f"{connection.address} has answered nothing for {silent:.0f} s, its metrics included"
-                connection.abort(UpstreamFailure("timeout", words))
+                words = f"has answered nothing for {silent:.0f} s, its metrics included"
+                connection.abort(UpstreamFailure("timeout", words, at=connection.address))
             elif connection is not None and self._silences.stalls and self._hangs(call, connection):
                 words = self._silences.stalls[connection.address].words
-                connection.abort(UpstreamFailure("stalled", f"{connection.address} makes no progress: {words}"))
+                connection.abort(UpstreamFailure("stalled", f"makes no progress: {words}", at=connection.address))
             elif call.deadline <= now:
                 if connection is not None:
-                    connection.abort(UpstreamFailure("deadline", f"the request took longer than {self._timeouts.total:g} s"))
+                    connection.abort(self._out_of_time(connection))
                 elif call.give_up is not None:
                     call.give_up(now)
                 if call.deadline + STALLED_CLIENT_SECONDS <= now:
@@ -268,6 +268,10 @@ class Calls:
                 self._limit_silence(call, connection, awake, moved)
         if moved:
             self._moved(moved)
+
+    def _out_of_time(self, connection: UpstreamConnection) -> UpstreamFailure:
+        words = f"had not answered in full when the request took longer than {self._timeouts.total:g} s"
+        return UpstreamFailure("deadline", words, at=connection.address)
 
     def _hangs(self, call: Call, connection: UpstreamConnection) -> bool:
         """Whether its engine is stalled and should not be waited for: it has begun the answer and sends nothing more,
@@ -295,8 +299,8 @@ class Calls:
                 call.tokens = stream.generated_tokens
                 moved.add(connection.address)
         elif now - call.quiet_since >= self._timeouts.idle and not self._silences.works(connection.address):
-            message = f"{connection.address} sent nothing for {self._timeouts.idle:g} s in the middle of its answer"
-            connection.abort(UpstreamFailure("stalled", message))
+            words = f"sent nothing for {self._timeouts.idle:g} s in the middle of its answer"
+            connection.abort(UpstreamFailure("stalled", words, at=connection.address))
 
     def under_way(self) -> tuple[Call, ...]:
         """All calls."""

@@ -101,7 +101,7 @@ class CarryingOn:
             call.losses += failure.reached
         if failure.kind == REST_REFUSED:
             self._refused[pool.key, call.dialect] = now
-        ending = _ending(call, reader, failure, why or f"{instance} was lost: {failure}")
+        ending = _ending(call, reader, failure, why or f"{instance} was lost: {failure.shown('it')}")
         obstacle = self._obstacle(call, pool, failure, now)
         carried = 0
         dispatch = None
@@ -184,7 +184,7 @@ class CarryingOn:
             asks_usage=call.asks_usage is None or call.hides_usage,
         )
         if made is None:
-            raise UpstreamFailure(REST_REFUSED, "the prompt cannot be made longer")
+            raise UpstreamFailure(REST_REFUSED, "cannot go on: the prompt cannot be made longer")
         carried.rest = made
         self._become(call, carried, made)
 
@@ -322,4 +322,4 @@ class HandOvers:
             waited = now - self._since[name, leaving] >= pool.table.routing.hand_over_after_seconds
             begun = bool(call.kept.pieces) or call.kept.has_content
             if waited and begun and pool.account.can_carry_on(ticket, leaving, now) and self._carrying.may_hand_over(call, pool):
-                connection.abort(UpstreamFailure(HANDED_OVER, f"{instance} drains"))
+                connection.abort(UpstreamFailure(HANDED_OVER, "drains", at=instance))

@@ -147,7 +147,7 @@ class DirectRelay:
             client.end(refusal.body)
             return Outcome.REJECTED_BY_ENGINE, None
         if failure is not None:
-            message = f"no instance of pool {pool.key} answered; the last: {failure}"
+            message = f"no instance of pool {pool.key} answered; the last: {failure.shown(tried[-1])}"
             return Outcome.FAILED, upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, headers)
         if pool.table.outlook is Outlook.CLOSED:
             return Outcome.REFUSED, closed(pool.table, self._now(), pool.header, call.dialect)
@@ -224,7 +224,7 @@ class DirectRelay:
         self._calls.await_answer(call, connection)
         await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, instance, credentials=credentials)
+        refuse_engine_faults(connection, credentials=credentials)
         return connection
 
     async def _pass_on(
@@ -255,7 +255,7 @@ class DirectRelay:
         except UpstreamFailure as failure:
             self._note(call, pool, instance, failure)
             if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in connection.headers):
-                message = f"the answer ended early, {instance} was lost: {failure}"
+                message = f"the answer ended early, {instance} was lost: {failure.shown('it')}"
                 client.end(error_event(call.dialect, "rejected-upstream-failed", message, mid_event=True))
             else:
                 client.abort()

@@ -240,7 +240,7 @@ class RestPassage:
             self._connection.abort(answer_failed(self._connection, reader.failure))
 
 
-def answer_failed(connection: UpstreamConnection, failure: Failure, instance: str = "") -> UpstreamFailure:
+def answer_failed(connection: UpstreamConnection, failure: Failure) -> UpstreamFailure:
     """The failure in an answer that began with a success status."""
-    words = f"{instance or connection.address} answered {connection.status}, but no answer: {failure.message}"
+    words = f"answered {connection.status}, but no answer: {failure.message}"
     return failure_of_answer(connection, ANSWER, words, failure.status)

@@ -16,7 +16,7 @@ from functools import partial
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.engines.upstream_connections import UpstreamFailure, without_addresses
 from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
@@ -153,7 +153,7 @@ class Proxy:
                         return None
                     retried = self._retry(call, pool, ticket, instance, failure)
                     if retried is None:
-                        message = f"no time was left to try another instance: {failure}"
+                        message = f"no time was left to try another instance: {failure.shown(instance)}"
                         return upstream_failed(message, pool.header, call.dialect, failure.retry_after_seconds, last_headers, dispatch)
                     verdict = retried
             if call.rest is not None:
@@ -195,7 +195,7 @@ class Proxy:
         if isinstance(verdict, Refusal):
             seconds = failure.retry_after_seconds or verdict.retry_after_seconds
             status = failure.status or verdict.status
-            return replace(verdict, message=f"{verdict.message}; the last: {failure}", status=status, retry_after_seconds=seconds)
+            return replace(verdict, message=f"{verdict.message}; the last: {failure.shown(instance)}", status=status, retry_after_seconds=seconds)
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
@@ -301,7 +301,7 @@ class Proxy:
         assert carried is not None
         assert carried.rest is not None
         if connection.status >= 400 or not exchange.is_stream:
-            raise UpstreamFailure(REST_REFUSED, f"{exchange.instance} answered {connection.status} and no stream, asked for the rest")
+            raise UpstreamFailure(REST_REFUSED, f"answered {connection.status} and no stream, asked for the rest", at=exchange.instance)
         reader = exchange.ticket.stream = RestReader(carried.rest, kept, hides_usage=call.hides_usage)
         goes_on = partial(self._goes_on, exchange)
         return await self._pass(exchange, reader, RestPassage(reader, connection, exchange.client, kept.pieces.append, goes_on))
@@ -341,7 +341,7 @@ class Proxy:
             client.write(left)
             if call.kept is not None:
                 call.kept.pieces.append(left)
-        why = f"{exchange.instance} ended it: {shortfall.message}"
+        why = f"{exchange.instance} ended it: {without_addresses(shortfall.message)}"
         return self._broke_off(exchange, reader, answer_failed(connection, shortfall), why)
 
     def _broke_off(self, exchange: Exchange, reader: StreamReader, failure: UpstreamFailure, why: str = "") -> Dispatch | None:

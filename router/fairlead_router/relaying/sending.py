@@ -82,7 +82,7 @@ class Sender:
             connection.send(head, body)
             await connection.first()
         self._calls.began(call)
-        refuse_engine_faults(connection, instance, credentials=credentials)
+        refuse_engine_faults(connection, credentials=credentials)
         return connection
 
     def release(self, call: Call, connection: UpstreamConnection) -> None:
@@ -97,7 +97,7 @@ def without_credentials(head: bytes) -> bytes:
     return b"".join((request, *(line for line in lines if not is_credential(line.partition(b":")[0]))))
 
 
-def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, credentials: bool) -> None:
+def refuse_engine_faults(connection: UpstreamConnection, *, credentials: bool) -> None:
     """Raise UpstreamFailure for a status that must not reach the client.
 
     These are 5xx, 429, redirects (their target is not trusted), and a demand for credentials (401, 403)
@@ -105,18 +105,19 @@ def refuse_engine_faults(connection: UpstreamConnection, instance: str, *, crede
     """
     status = connection.status
     if status >= 500 or status == 429:
-        raise failure_of_answer(connection, "busy" if status in (429, 503) else "status", f"{instance} answered {status}")
+        raise failure_of_answer(connection, "busy" if status in (429, 503) else "status", f"answered {status}")
     if 300 <= status < 400:
-        raise failure_of_answer(connection, "status", f"{instance} answered {status}, a redirect, which is not passed on")
+        raise failure_of_answer(connection, "status", f"answered {status}, a redirect, which is not passed on")
     if status in (401, 403) and not credentials:
         remedy = "set spec.engine.passClientCredentials, or let the engines serve without one"
-        message = f"{instance} answered {status}: it wants a credential, and this pool passes none on; {remedy}"
-        raise failure_of_answer(connection, "credential", message)
+        words = f"answered {status}: it wants a credential, and this pool passes none on"
+        raise failure_of_answer(connection, "credential", words, detail=remedy)
 
 
-def failure_of_answer(connection: UpstreamConnection, kind: str, message: str, status: int = 0) -> UpstreamFailure:
+def failure_of_answer(connection: UpstreamConnection, kind: str, words: str, status: int = 0, *, detail: str = "") -> UpstreamFailure:
     """An engine's failure that its answer reports."""
-    return UpstreamFailure(kind, message, status, retry_after_seconds=retry_after(connection.headers), headers=bodiless_headers(connection))
+    seconds, headers = retry_after(connection.headers), bodiless_headers(connection)
+    return UpstreamFailure(kind, words, status, at=connection.address, detail=detail, retry_after_seconds=seconds, headers=headers)
 
 
 def bodiless_headers(connection: UpstreamConnection | None) -> Headers:

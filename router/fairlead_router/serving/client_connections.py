@@ -21,6 +21,8 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
+from fairlead_process.http_connections import MOST_PIPELINED, TooManyWaiting
 from fairlead_router.protocols.refusals import BadRequest, Headers
 from fairlead_router.protocols.requests import is_shown_id
 from fairlead_router.serving.body_memory import BodyMemory
@@ -39,7 +41,7 @@ class ConnectionLimits:
     keep_alive_seconds: float = 75.0
     """How long a connection may idle, before its first request, between requests, and with an answer that its client
     does not read."""
-    connections: int = 8192
+    door: Door = field(default_factory=lambda: Door(8192))
     is_ending: Callable[[], bool] = lambda: False
     """Whether the router is stopping: then each connection ends with its next answer, so that its client finds another
     router.
@@ -48,6 +50,24 @@ class ConnectionLimits:
     memory: BodyMemory = field(default_factory=lambda: BodyMemory(2**40))
     """The memory of all bodies together."""
     cors: Cors = field(default_factory=lambda: Cors(()))
+
+
+    def full(self) -> BadRequest:
+        """There is no place for one more connection."""
+        message = f"this router has {self.door.most} connections already; try again, or another router"
+        return BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")])
+
+    def farewell(self) -> bytes:
+        """The answer to a connection that is not let in."""
+        self.refused["too_many_connections"] += 1
+        return answer_lines(self.full(), [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])
+
+
+def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
+    """A whole answer, made outside of ASGI, after which the connection ends."""
+    answer = problem.answer(close=True)
+    lines = b"".join(b"%s: %s\r\n" % pair for pair in (*standing, *answer.headers))
+    return b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body)
 
 
 class _HeadersTooLarge(Exception):
@@ -80,11 +100,23 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            message = f"this router has {self.limits.connections} connections already; try again, or another router"
-            self._answer(BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")]))
-            return
+        self._idle_since = self.loop.time()
         self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
+
+    def may_go(self) -> bool:
+        """Whether it has waited for so long without a request that another may have its place."""
+        if self.transport is None or self._open or (self.cycle is not None and not self.cycle.response_complete):
+            return False
+        patience = STRANGER_SECONDS if self.cycle is None or self._head_timed else IDLE_SECONDS
+        return self.loop.time() - self._idle_since >= patience
+
+    def turn_away(self) -> None:
+        """Give its place to another."""
+        if self._head_timed:
+            self._answer(self.limits.full())
+        else:
+            self.limits.refused["idle_connection"] += 1
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
@@ -95,6 +127,7 @@ class ClientConnection(HttpToolsProtocol):
         if self._in_head and not self._head_timed and not self.transport.is_closing():
             self._forget_head_timer()
             self._head_timed = True
+            self._idle_since = self.loop.time()
             self._head_timer = self.loop.call_later(self.limits.header_seconds, self._headers_overdue)
 
     def _parse(self, data: bytes) -> None:
@@ -177,6 +210,8 @@ class ClientConnection(HttpToolsProtocol):
             return
         headers = self.headers
         self._count_head(sum(map(len, chain.from_iterable(headers))) + 4 * len(headers))
+        if len(self._open) > MOST_PIPELINED:
+            raise TooManyWaiting  # it ends the parser, which would make a request of each of thousands in one read
         names = dict(headers)
         if names.get(b"expect", b"").lower() == b"100-continue":
             self.expect_100_continue = True
@@ -291,9 +326,7 @@ class ClientConnection(HttpToolsProtocol):
             self.limits.refused[problem.code] += 1
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
-            answer = problem.answer(close=True)
-            lines = b"".join(b"%s: %s\r\n" % pair for pair in (*self._standing(), *answer.headers))
-            self.transport.write(b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body))
+            self.transport.write(answer_lines(problem, self._standing()))
         if cycle is not None:
             cycle.disconnected = True
         self.transport.close()
@@ -311,6 +344,7 @@ class ClientConnection(HttpToolsProtocol):
             request.left()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.limits.door.leave(self)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         self._forget_head_timer()

@@ -191,7 +191,8 @@ class ClientRequest:
     def _allow_body(self) -> None:
         if self._cycle.waiting_for_100_continue:
             self._cycle.waiting_for_100_continue = False
-            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            if not self._connection.transport.is_closing():
+                self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _expire(self) -> None:
         self._expired = True
@@ -340,10 +341,11 @@ class ClientRequest:
 
     def write(self, piece: bytes) -> bool:
         """Pass on a piece now. Returns False when the client is slow: wait for the callback given to `on_writable`."""
-        if self.gone:
+        transport = self._connection.transport
+        if self.gone or transport.is_closing():
             return True
         head, self._head = self._head, b""
-        self._connection.transport.write(b"%s%x\r\n%s\r\n" % (head, len(piece), piece) if self._chunked else head + piece)
+        transport.write(b"%s%x\r\n%s\r\n" % (head, len(piece), piece) if self._chunked else head + piece)
         return not self._connection.flow.write_paused
 
     def end(self, piece: bytes, *, close: bool = False) -> None:
@@ -352,7 +354,9 @@ class ClientRequest:
             return
         head, self._head = self._head, b""
         transport, cycle = self._connection.transport, self._cycle
-        if self._chunked:
+        if transport.is_closing():
+            pass  # cut already: its loss is reported with the next turn of the event loop
+        elif self._chunked:
             transport.write(b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, len(piece), piece) if piece else head + b"0\r\n\r\n")
         elif head or piece:
             transport.write(head + piece)

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import resource
-import socket
 from collections.abc import Callable
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
+from fairlead_process.accepting import BoundedServer
+from fairlead_process.http_connections import HttpServer
 from fairlead_router.serving.client_connections import ClientConnection, ConnectionLimits
-
-FILES_KEPT_BACK = 256
-"""Open files reserved for everything but connections to clients and engines: logs, spool, control API, listening
-sockets.
-"""
 
 LINGER_SECONDS = 1.0
 """How long an idle connection stays open once the router stops: a request may be on its way on it."""
@@ -28,17 +21,16 @@ LOOK_SECONDS = 0.05
 UNREAD_TICKS = 50
 """Ticks of uvicorn, of 0.1 s each, from one look for clients that read nothing to the next."""
 
-logger = logging.getLogger(__name__)
 
-
-class GatewayServer(uvicorn.Server):
+class GatewayServer(HttpServer):
     """Uvicorn, but the first signal only asks `on_signal` to drain; the server stops when `should_exit` is set.
 
     A second signal stops at once.
     """
 
     def __init__(self, config: uvicorn.Config, loop: asyncio.AbstractEventLoop, on_signal: Callable[[], None]) -> None:
-        super().__init__(config)
+        limits = config.http.limits  # type: ignore[union-attr]  # of `server_config`
+        super().__init__(config, limits.door, limits.farewell)
         self._loop = loop
         self._on_signal = on_signal
         self._asked = False
@@ -57,13 +49,13 @@ class GatewayServer(uvicorn.Server):
                 connection.drop_if_unread()
         return await super().on_tick(counter)
 
-    async def let_clients_go(self, listener: socket.socket, seconds: float) -> None:
+    async def let_clients_go(self, seconds: float) -> None:
         """Stop listening; return when no client is connected, at most after `seconds`.
 
         The app goes on serving connected clients; each connection must end with its next answer
         (`ConnectionLimits.is_ending`). Where several processes share the port, the others get all new connections.
         """
-        await self._stop_listening(listener)
+        await self._stop_listening()
         for connection in self._clients():
             connection.end_with_answer()
         stops_lingering, ends = self._loop.time() + LINGER_SECONDS, self._loop.time() + seconds
@@ -73,42 +65,15 @@ class GatewayServer(uvicorn.Server):
                 for connection in self._clients():
                     connection.close_if_idle()
 
-    async def _stop_listening(self, listener: socket.socket) -> None:
+    async def _stop_listening(self) -> None:
         """Accept the connections that wait at the listener, which closing it would reset, and close it."""
-        with suppress(BlockingIOError):
-            while True:
-                client, _ = listener.accept()
-                client.setblocking(False)
-                await self._loop.connect_accepted_socket(self._protocol, client)
         for server in self.servers:
+            assert isinstance(server, BoundedServer)
+            await server.take_waiting()
             server.close()
-
-    def _protocol(self) -> asyncio.Protocol:
-        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn makes it
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=self._loop
-        )
-        return made
 
     def _clients(self) -> list[ClientConnection]:
         return [connection for connection in self.server_state.connections if isinstance(connection, ClientConnection)]
-
-
-def connections_for(wanted: int) -> int:
-    """How many clients' connections the process can have: `wanted`, or fewer where it may not open
-    two files for each of them.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * wanted + FILES_KEPT_BACK
-    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < allowed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    possible = max(1, (max(soft, allowed) - FILES_KEPT_BACK) // 2)
-    if possible < wanted:
-        logger.warning(
-            "fewer connections than wished for: the limit of open files is too low", extra={"wanted": wanted, "possible": possible}
-        )
-    return min(wanted, possible)
 
 
 def server_config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
@@ -124,5 +89,4 @@ def server_config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=limits.keep_alive_seconds,  # type: ignore[arg-type]  # it is only ever given to call_later
         timeout_graceful_shutdown=1,
-        backlog=4096,
     )

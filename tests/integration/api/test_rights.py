@@ -252,16 +252,22 @@ async def test_who_is_let_in_under_anothers_name_sees_and_ends_nothing_of_theirs
     assert len(sources[0]) == len(sources[1]), "it does not grow with each"
 
 
-async def test_failed_logins_of_one_address_must_wait_and_others_need_not(api: ApiInstance) -> None:
+async def test_failed_logins_of_one_address_must_wait_and_good_ones_never(api: ApiInstance, caplog: pytest.LogCaptureFixture) -> None:
     link = await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.VIEWER))
+    token = await api.admin.create_token(TokenRequest(name="ada", role=AccessRole.VIEWER))
+    assert token.secret is not None
     api.clock.stop()
     for _ in range(FAILED_LOGINS):
         assert await _status(api.base.login("flt_guess")) == 401
     with pytest.raises(ApiProblem) as caught:
-        await api.base.login(link.token)
+        await api.base.login("flt_guess")
+    assert "FORWARDED_ALLOW_IPS" in "".join(str(record.__dict__) for record in caplog.records)
     assert (caught.value.problem.status, caught.value.problem.type, caught.value.retry_after_seconds) == (429, "too-many-logins", 10)
+    for secret in (link.token, token.secret):
+        assert (await api.base.login(secret)).identity.role == "viewer", "though others failed from the same address"
+    assert await _status(api.base.login(link.token)) == 429, "it is used up"
     api.clock.skip(10)
-    assert (await api.base.login(link.token)).identity.role == "viewer"
+    assert await _status(api.base.login("flt_guess")) == 401
 
 
 async def test_too_many_requests_of_one_credential_are_answered_429_and_processes_never(database_url: str) -> None:

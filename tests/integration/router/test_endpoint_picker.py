@@ -494,7 +494,7 @@ async def test_what_waits_for_an_instance_when_the_router_is_told_to_stop_still_
     stream = (await _proxy(running, proxies)).open()
     await stream.say(request_headers(), request_body(_chat(), ended=True))
     await until(lambda: running.router.picker.active == 1)
-    leaving = asyncio.create_task(running.router.let_go(running.server, running.listener))
+    leaving = asyncio.create_task(running.router.let_go(running.server))
     await until(lambda: running.router.informing.draining)
     assert not running.router.informing.refusing
     world.api.state.set_table(world.table(version=3))

@@ -300,3 +300,32 @@ def _counted(counters: Any) -> dict[str, int]:
         "rejected_by_engine": counters.rejected_by_engine,
         "refused": sum(counters.refused.values()),
     }
+
+
+WORDS = b'{"error": {"message": "no way to worker-3.ray.svc:6379 now"}}'
+WAYS = {
+    "not HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "half a head": b"HTTP/1.1 200 OK\r\nconte",
+    "half an answer": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf",
+    "another's credential": b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n",
+    "a redirect": b"HTTP/1.1 307 There\r\nlocation: http://10.9.8.7:8000/\r\ncontent-length: 0\r\n\r\n",
+    "its own words": b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(WORDS), WORDS),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("way", [*WAYS, "nobody listens", "hang-up"])
+async def test_clients_read_which_instance_failed_and_never_where_it_is(world: World, way: str, stream: bool) -> None:
+    running = await world.ready(count=1)
+    engine = world.engines[0]
+    engine.raw, engine.hangs_up_after_raw = WAYS.get(way, b""), True
+    if way == "nobody listens":
+        await engine.stop()
+    for path in ("/v1/chat/completions", "/tokenize")[: 1 if way in ("half an answer", "its own words") else 2]:
+        body = {"model": "mock", "messages": CHATTED, "prompt": PROMPT, "stream": stream}
+        answer = await running.client.post(path, json=body, headers={"x-script": "hang-up" if way == "hang-up" else "raw"})
+        assert answer.status_code in (502, 503), answer.text
+        told = answer.text + str(answer.headers)
+        assert engine.name in answer.text
+        for hidden in (engine.address, engine.address.partition(":")[0], engine.address.rpartition(":")[2], "6379", "10.9.8.7", "spec."):
+            assert hidden not in told

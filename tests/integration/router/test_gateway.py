@@ -269,7 +269,7 @@ async def test_a_router_that_stops_serves_its_clients_and_its_queue_and_takes_no
         waiting = asyncio.create_task(running.ask(text="waits"))
         await until(lambda: running.pool.account.waiting == 1)
         running.router.informing.draining = True
-        leaving = asyncio.create_task(running.server.let_clients_go(running.listener, PATIENCE_SECONDS))
+        leaving = asyncio.create_task(running.server.let_clients_go(PATIENCE_SECONDS))
         await asyncio.sleep(0)
         with pytest.raises(httpx.ConnectError):
             async with httpx.AsyncClient(trust_env=False) as late:
@@ -288,7 +288,7 @@ async def test_idle_clients_of_a_router_that_stops_are_let_go_after_a_moment(wor
     running = await world.ready(count=1)
     assert (await running.client.get("/readyz")).status_code == 200
     running.router.informing.draining = True
-    await asyncio.wait_for(running.server.let_clients_go(running.listener, PATIENCE_SECONDS), PATIENCE_SECONDS / 2)
+    await asyncio.wait_for(running.server.let_clients_go(PATIENCE_SECONDS), PATIENCE_SECONDS / 2)
     assert not running.server.server_state.connections
 
 

@@ -1,16 +1,20 @@
 """What the operator's health tells of reads that it has no right to."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 from aiohttp import web
 
-from fairlead_operator.health import Health
+import fairlead_operator.health
+from fairlead_operator.health import CONNECTIONS, Health
 from fairlead_operator.leader_election import Lease
 from fairlead_operator.settings import LeaseSettings
 from fairlead_testing.fakes.cluster import FakeCluster
+from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 PODS = "/api/v1/namespaces/team-b/pods"
 
@@ -51,3 +55,23 @@ async def test_the_namespace_that_lets_the_operator_read_nothing_is_named_until_
         scripted.closed.clear()
         await session.get(f"{url}{PODS}")
         assert health.document() == leading
+
+
+async def test_strangers_at_the_health_port_take_few_files_and_probes_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fairlead_operator.health, "STRANGER_SECONDS", 0.1)
+    monkeypatch.setattr(fairlead_operator.health, "VISIT_SECONDS", 2.0)
+    health, port = Health(), free_port()
+    health.waiting_for = ""
+    await health.serve("127.0.0.1", port)
+    strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * CONNECTIONS)]
+    for _, writer in strangers:
+        writer.write(b"GET /healthz HTTP/1.1\r\nx-")
+    await asyncio.sleep(0.2)
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/healthz") as answer:
+        assert answer.status == 200
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for reader, writer in strangers:
+            with contextlib.suppress(ConnectionError):
+                await reader.read()  # each has ended, refused or overdue
+            writer.close()
+    await health.close()

@@ -1,8 +1,10 @@
 """What of an identity provider's answers is believed. A real one is met in tests/e2e/web/test_identity_provider.py."""
 
+import asyncio
 import base64
+import gzip
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
+from fairlead_api.access import identity_provider
 from fairlead_api.access.identity_provider import METADATA_SECONDS, OpenIdProvider
 from fairlead_api.access.logins import Person
 from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthenticated
@@ -47,9 +50,11 @@ class Provider:
     claims: dict[str, Any] = field(default_factory=lambda: dict(CLAIMS))
     signed: Callable[[dict[str, Any]], str] = lambda claims: jwt.encode({"alg": "RS256", "kid": "1"}, claims, FIRST)
     keys: list[Any] = field(default_factory=lambda: [FIRST])
+    odd_keys: list[Any] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
     userinfo: dict[str, Any] = field(default_factory=dict)
     tokens: httpx.Response | None = None
+    no_userinfo: httpx.Response | None = None
     is_away: bool = False
     asked: list[httpx.Request] = field(default_factory=list)
 
@@ -64,12 +69,12 @@ class Provider:
                     200, json={"issuer": ISSUER, **{name: f"{ISSUER}/{path}" for name, path in places.items()}, **self.document}
                 )
             case "/jwks":
-                return httpx.Response(200, json=KeySet(self.keys).as_dict(private=False))
+                return httpx.Response(200, json={"keys": [*self.odd_keys, *KeySet(self.keys).as_dict(private=False)["keys"]]})
             case "/token":
                 return self.tokens or httpx.Response(200, json={"id_token": self.signed(self.claims), "access_token": "at"})
             case "/me":
                 assert request.headers["authorization"] == "Bearer at"
-                return httpx.Response(200, json=self.userinfo)
+                return self.no_userinfo or httpx.Response(200, json=self.userinfo)
         return httpx.Response(404)
 
     def count(self, path: str) -> int:
@@ -218,3 +223,114 @@ async def test_while_the_provider_is_away_its_last_description_serves() -> None:
     assert (first.authorization_endpoint, first.client_id, first.tells_issuer) == (f"{ISSUER}/authorize", "fair/lead", True)
     provider.is_away, clock[0] = True, METADATA_SECONDS + 1
     assert await ours.described() == first
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ann@example.com ",
+        " ann@example.com",
+        "\tann@example.com",
+        "ann@example.com\u00a0",
+        "ann@example.com\n",
+        "ann\x00@example.com",
+        "ann\u200b@example.com",
+        "ann\u202e@example.com",
+        "ann@example\u2024com",
+        "\uff41nn@example.com",
+        "\u0430nn@example.com",
+        "ann@ex\u03b1mple.com",
+        "",
+    ],
+)
+async def test_a_name_that_could_be_taken_for_anothers_signs_nobody_in(name: str) -> None:
+    provider = Provider(claims={**CLAIMS, "email": name})
+    with pytest.raises(NotAuthenticated):
+        await asking(provider).person(ANSWER, NOW)
+
+
+@pytest.mark.parametrize("name", ["Ann Müller", "Łukasz", "Иван", "王小明", "さくら 太郎", "o'neill", "Αλέξης", "ann+test@example.com"])
+async def test_names_of_all_scripts_are_taken_as_they_are_and_odd_groups_are_left_out(name: str) -> None:
+    groups = ["platform", "platform ", "pl\u0430tform", "plat\u200bform"]
+    provider = Provider(claims={**CLAIMS, "preferred_username": name, "groups": groups})
+    found = await asking(provider, replace(SETTINGS, name_claim="preferred_username")).person(ANSWER, NOW)
+    assert found == Person(name=name, groups=("platform",))
+
+
+class Endless(httpx.AsyncByteStream):
+    """Never ends; `pieces` are how many were taken."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self.silent = silent
+        self.pieces = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            self.pieces += 1
+            yield b" " if self.silent else b" " * 65536
+            await asyncio.sleep(0.001 if self.silent else 0)
+
+
+@pytest.mark.parametrize("place", ["/.well-known/openid-configuration", "/jwks", "/token", "/me"])
+@pytest.mark.parametrize("silent", [True, False], ids=["a byte at a time", "at once"])
+async def test_an_answer_without_end_is_cut_and_not_kept(place: str, silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity_provider, "TIMEOUT_SECONDS", 0.3 if silent else 100.0)
+    stream = Endless(silent=silent)
+    provider = Provider(claims={name: value for name, value in CLAIMS.items() if name not in {"email", "groups"}})
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=stream) if request.url.path == place else provider(request)
+
+    asked = OpenIdProvider(SETTINGS, httpx.MockTransport(answer), lambda: 0.0)
+    with pytest.raises(IdentityProviderUnavailable, match=r"in full within|more than \d+ bytes"):
+        await asked.person(ANSWER, NOW)
+    if not silent:
+        assert stream.pieces * 65536 <= identity_provider.LARGEST_ANSWER + 65536
+
+
+async def test_a_compressed_answer_is_not_unpacked() -> None:
+    bomb = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b" " * 10_000_000)))
+    with pytest.raises(IdentityProviderUnavailable, match="compresses"):
+        await OpenIdProvider(SETTINGS, httpx.MockTransport(lambda _: bomb), lambda: 0.0).described()
+
+
+ODD_KEYS: list[Any] = [
+    {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "9"}, {"kty": "OKP", "crv": "Foo", "x": "AA"}, {"kid": "8"}, {"kty": "AKP"},
+    {"kty": "RSA", "n": "!!", "e": "AQAB"}, {"kty": "RSA", "n": 5, "e": []}, {"kty": {}}, {"kty": "EC"}, {}, None, "key", 7, [],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_KEYS, ids=repr)
+async def test_a_key_that_cannot_be_used_is_passed_over(odd: Any) -> None:
+    assert (await asking(Provider(odd_keys=[odd])).person(ANSWER, NOW)).name == "ann@example.com"
+
+
+async def test_a_provider_without_a_key_that_can_be_used_signs_nobody_in() -> None:
+    with pytest.raises(NotAuthenticated, match="none of the provider's keys can be used"):
+        await asking(Provider(keys=[], odd_keys=ODD_KEYS)).person(ANSWER, NOW)
+
+
+LEFT_OUT: list[dict[str, Any]] = [
+    {"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://graph.example.com"}}},
+    {"hasgroups": True},
+    {"groups": {"platform": True}},
+    {"groups": [{"id": "platform"}]},
+    {"groups": 7},
+]
+
+
+@pytest.mark.parametrize("claims", LEFT_OUT, ids=repr)
+async def test_groups_that_do_not_come_are_said_and_who_has_a_role_by_name_signs_in_all_the_same(claims: dict[str, Any]) -> None:
+    without = {name: value for name, value in CLAIMS.items() if name != "groups"}
+    provider = Provider(claims={**without, **claims}, userinfo={"sub": "17"})
+    with pytest.raises(NotAuthenticated, match=r"the identity provider (left 'groups' out|sends 'groups' as)"):
+        await asking(provider).person(ANSWER, NOW)
+    named = replace(SETTINGS, to_people=parse_given("FAIRLEAD_OIDC_PEOPLE", "viewer:ann@example.com"))
+    assert (await asking(provider, named).person(ANSWER, NOW)).name == "ann@example.com"
+    assert (await asking(provider, replace(SETTINGS, to_groups=())).person(ANSWER, NOW)).groups == ()
+
+
+@pytest.mark.parametrize("answer", [httpx.Response(403), httpx.Response(200, text="eyJhbGciOi.J9.x"), httpx.Response(500)])
+async def test_userinfo_that_would_only_add_groups_keeps_nobody_out(answer: httpx.Response) -> None:
+    without = {name: value for name, value in CLAIMS.items() if name != "groups"}
+    assert await asking(Provider(claims=without, no_userinfo=answer)).person(ANSWER, NOW) == Person(name="ann@example.com", groups=())

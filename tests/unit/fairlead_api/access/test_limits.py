@@ -43,19 +43,3 @@ def test_memory_is_bounded_by_those_seen_last() -> None:
         limits.require("first", START)
     limits.spend("one more", START)
     limits.require("first", START)
-
-
-def test_what_is_given_back_may_be_taken_again_and_no_more() -> None:
-    limits = Allowances(burst=2, per_second=0.1, code="too-many-logins")
-    for _ in range(2):
-        limits.take("here", START)
-    limits.give_back("here", START)
-    limits.take("here", START)
-    with pytest.raises(TooMany):
-        limits.take("here", START)
-    for _ in range(5):
-        limits.give_back("elsewhere", START)
-    for _ in range(2):
-        limits.take("elsewhere", START)
-    with pytest.raises(TooMany):
-        limits.take("elsewhere", START)

@@ -132,6 +132,8 @@ def test_a_pods_record_is_read_back() -> None:
     assert (pod.instance.created_at, pod.instance.spec_hash, pod.node, pod.restarts) == (10.25, "abc", "n", 3)
     assert pod.instance.failures == 3
     assert pod.report().address == "127.0.0.1:8000"
+    [on_ipv6] = with_engines([read_pod({**document, "status": status("Running", ready="True", ip="fd00:10:244::5")})], None, {})
+    assert on_ipv6.report().address == "[fd00:10:244::5]:8000"
     assert pod.report().reason == "CrashLoopBackOff"
 
 

@@ -43,7 +43,7 @@ class Served:
 async def served(tmp_path: Path) -> AsyncIterator[tuple[Served, PickerServer]]:
     place = Served(tmp_path)
     place.renew()
-    picker: Any = SimpleNamespace(most_bytes=1)
+    picker: Any = SimpleNamespace(most_bytes=1, body_memory=None)
     server = PickerServer(picker, lambda: True, Timeouts(), lambda: place.now)
     listener = socket.create_server(("127.0.0.1", 0))
     place.port = listener.getsockname()[1]

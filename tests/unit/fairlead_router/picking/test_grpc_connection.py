@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import hpack
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.picking import http2
+from fairlead_router.picking import grpc_connection, http2
+from fairlead_router.picking.frame_reader import MOST_STEPS, STREAM_STEPS
 from fairlead_router.picking.grpc_connection import GrpcConnection
 from fairlead_router.picking.grpc_stream import MOST_WAITING, STREAM_WINDOW, GrpcStream
+from fairlead_router.serving.body_memory import BodyMemory
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 LARGEST = 1000
@@ -45,6 +48,9 @@ class Transport:
 
     def resume_reading(self) -> None:
         self.reads = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
 
 class Echo:
@@ -91,6 +97,8 @@ class Client:
 
     def feed(self, *data: bytes) -> None:
         self.connection.data_received(b"".join(data))
+        while self.connection._is_behind:
+            self.connection._catch_up()
 
     def frames(self) -> list[tuple[int, int, int, bytes]]:
         found, start, data = [], 0, bytes(self.transport.written)
@@ -333,3 +341,111 @@ def test_no_bytes_crash_a_connection_and_each_stream_ends_once(parts: list[bytes
             assert sum(word in ("gone", "half-closed") for word in echo.heard if isinstance(word, str)) == 1
 
     within_a_loop(test)
+
+
+# ── strangers ──
+
+
+async def test_a_greeting_without_a_stream_is_told_to_go_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_connection, "FIRST_STREAM_SECONDS", 0.01)
+    client = Client()
+    client.feed(HELLO)
+    await asyncio.sleep(0.05)
+    assert [code for kind, _, _, payload in client.frames() if kind == http2.GOAWAY for code in payload[4:8]] == [0, 0, 0, http2.NO_ERROR]
+    assert client.transport.is_closed
+
+
+async def test_a_connection_is_idle_only_without_streams_and_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_connection, "FIRST_STREAM_SECONDS", 0.01)
+    monkeypatch.setattr(grpc_connection, "IDLE_STREAMS_SECONDS", 0.01)
+    client = Client()
+    client.feed(HELLO, client.begin())
+    await asyncio.sleep(0.05)
+    assert not client.transport.is_closed, "a stream is open"
+    client.feed(http2.rst_stream(1, http2.CANCEL))
+    await asyncio.sleep(0.05)
+    assert client.transport.is_closed
+
+
+async def test_thousands_of_whole_requests_in_one_read_leave_others_their_turns() -> None:
+    client = Client()
+    flood = b"".join(client.begin(number) + http2.rst_stream(number, http2.CANCEL) for number in range(1, 4001, 2))
+    client.connection.data_received(HELLO + flood)
+    begun = [len(client.echoes)]
+    for _ in range(3):
+        assert not client.transport.reads, "no more is read meanwhile"
+        await asyncio.sleep(0)
+        begun.append(len(client.echoes))
+    assert max(late - early for early, late in pairwise([0, *begun])) <= MOST_STEPS // STREAM_STEPS
+    assert begun == sorted(set(begun)), "each turn has some"
+    while not client.transport.reads:
+        await asyncio.sleep(0)
+    assert len(client.echoes) == 2000
+
+
+@pytest.mark.parametrize("kind", [http2.PING, http2.WINDOW_UPDATE, http2.PRIORITY, 99])
+async def test_floods_of_small_frames_leave_others_their_turns_too(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
+    client = Client()
+    take = client.connection._frames._came
+
+    def count(*arguments: Any) -> None:
+        nonlocal taken
+        taken += 1
+        take(*arguments)
+
+    client.connection._frames._came = count
+    payload = (1).to_bytes(4, "big") if kind == http2.WINDOW_UPDATE else bytes(8)
+    client.connection.data_received(HELLO + http2.frame(kind, 0, 0, payload) * 20_000)
+    assert taken <= MOST_STEPS
+
+
+async def test_who_begins_and_resets_without_end_is_asked_to_go_and_the_streams_of_others_end_in_peace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grpc_connection, "MOST_RESETS", 50)
+    monkeypatch.setattr(grpc_connection, "MOST_REFUSED", 50)
+    client = Client()
+    client.feed(HELLO, client.begin())
+    number = 1
+    while not any(kind == http2.GOAWAY for kind, *_ in client.frames()):
+        number += 2
+        assert number < 500
+        client.feed(client.begin(number), http2.rst_stream(number, http2.CANCEL))
+    goaway = next(payload for kind, _, _, payload in client.frames() if kind == http2.GOAWAY)
+    assert int.from_bytes(goaway[4:8], "big") == http2.ENHANCE_YOUR_CALM
+    assert not client.transport.is_closed
+    client.feed(data(grpc_message(b"still here")))
+    assert client.echoes[0].heard == [b"still here"]
+    served = len(client.echoes)
+    for _ in range(60):
+        number += 2
+        client.feed(client.begin(number))
+        if client.transport.is_closed:
+            break
+    assert client.transport.is_closed, "who does not hear is cut"
+    assert len(client.echoes) == served
+
+
+async def test_a_full_picker_refuses_streams_unseen() -> None:
+    client = Client()
+    client.connection = GrpcConnection(client._open, LARGEST, lambda _: None, lambda: len(client.echoes) >= 3)
+    client.connection.connection_made(client.transport)
+    client.feed(HELLO, *(client.begin(number) for number in range(1, 20, 2)))
+    refused = [payload for kind, _, _, payload in client.frames() if kind == http2.RST_STREAM]
+    assert refused == [http2.REFUSED_STREAM.to_bytes(4, "big")] * 7
+
+
+async def test_what_streams_wait_to_send_is_counted_until_it_is_sent_or_dropped() -> None:
+    memory, client = BodyMemory(2**30), Client()
+    client.connection = GrpcConnection(client._open, 1 << 24, lambda _: None, memory=memory)
+    client.connection.connection_made(client.transport)
+    client.feed(HELLO, client.begin(1), client.begin(3))
+    for echo in client.echoes:
+        echo.stream.send(b"x" * 300_000)
+    assert 400_000 < memory.held < 700_000, "the peer's windows are smaller"
+    client.feed(http2.rst_stream(1, http2.CANCEL))
+    client.feed(http2.window_update(0, 1_000_000), http2.window_update(3, 1_000_000))
+    await asyncio.sleep(0)
+    client.connection._flush_streams()
+    assert memory.held == 0

@@ -1,0 +1,260 @@
+"""A client's HTTP connection whose head, body, pauses and number are bounded before its sender is known.
+
+Uvicorn alone accepts a head of any length for any time, a body that never ends, and answers that nobody reads.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from fairlead_process.accepting import BoundedServer
+from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
+
+MOST_BYTES = 64 * 1024
+"""Maximum number of bytes of the request line and the headers together; one read may exceed it."""
+MOST_SECONDS = 30.0
+"""Seconds from the connection, or from a later request's first byte, until the headers are complete."""
+
+BODY_SECONDS = 30.0
+BODY_BYTES = 64 * 1024
+"""A body is complete within `BODY_SECONDS`, or has this many more bytes each time that they are over. So the body of a
+login, which has no more, is complete by then, and a large upload may take its time.
+"""
+
+UNREAD_SECONDS = 75.0
+"""A client that takes nothing of an answer for this long is dropped."""
+CLOSING_SECONDS = 5.0
+"""How long a connection that is being closed may take to send what it still has."""
+
+MOST_PIPELINED = 32
+"""Requests that may wait for the answers to those before them."""
+
+KEEP_ALIVE_SECONDS = 75.0
+
+
+class HttpServer(uvicorn.Server):
+    """Uvicorn, whose connections come in by `door`. Those beyond it get what `farewell` returns."""
+
+    def __init__(self, config: uvicorn.Config, door: Door, farewell: Callable[[], bytes]) -> None:
+        super().__init__(config)
+        self._door = door
+        self._farewell = farewell
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        for listener in sockets or ():
+            self.servers.append(BoundedServer(listener, self._door, self._connection, self._door.leave, self._farewell))  # type: ignore[arg-type]  # it is closed like one of asyncio's
+
+    def _connection(self) -> Any:
+        made: Any = self.config.http_protocol_class
+        return made(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+
+def http_config(app: Any, door: Door, **more: Any) -> uvicorn.Config:
+    """Uvicorn's configuration of an app whose clients come in by `door`; `more` are further arguments of it."""
+    bounded = type("BoundedAtDoor", (BoundedConnection,), {"door": door})
+    return uvicorn.Config(
+        app,
+        **{"http": bounded, "log_config": None, "access_log": False, "server_header": False, "timeout_keep_alive": KEEP_ALIVE_SECONDS, **more},
+    )
+
+
+def http_server(app: Any, door: Door, **more: Any) -> HttpServer:
+    """A server of an app, as `http_config` says."""
+    words = refusal(503, f"{door.most} connections are open at this port already; try again", retry=True)
+    return HttpServer(http_config(app, door, **more), door, lambda: words)
+
+
+class TooManyWaiting(Exception):
+    """A client sent more requests than may wait for the answers to those before them."""
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """Uvicorn's connection, within the limits of this module."""
+
+    door = Door(2**31)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._in_head = True
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._has_asked = False
+        self._waiting_since = self.loop.time()
+        self._answered: RequestResponseCycle | None = None
+        """The request that is being answered; `cycle` is the one that came last."""
+        self._overdue: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
+        super().connection_made(transport)
+        self._waiting_since = self.loop.time()
+        self._watch(MOST_SECONDS, self._head_overdue)
+
+    # ── its door ──
+
+    def may_go(self) -> bool:
+        """Whether it has waited for long enough without a request."""
+        if self.transport is None or self._is_asking():
+            return False
+        is_idle = self._has_asked and self._in_head and not self._head_bytes
+        return self.loop.time() - self._waiting_since >= (IDLE_SECONDS if is_idle else STRANGER_SECONDS)
+
+    def turn_away(self) -> None:
+        """Give its place to another."""
+        if self._in_head and self._head_bytes:
+            self._refuse(503, "this port is full, and your request did not come; try again", retry=True)
+        else:
+            self._close()
+
+    def _is_asking(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    # ── what arrives ──
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._overdue is None:
+                self._waiting_since = self.loop.time()
+                self._watch(MOST_SECONDS, self._head_overdue)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > MOST_BYTES:
+            self._refuse(431, f"the headers are larger than {MOST_BYTES} bytes")
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise TooManyWaiting  # it ends the parser, which would make a request of each of thousands in one read
+        self._in_head, self._head_bytes, self._body_bytes = False, 0, 0
+        self._has_asked = True
+        self._watch(BODY_SECONDS, self._look_at_body)
+        super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._forget()
+        super().on_message_complete()
+        self._in_head = True
+
+    def on_response_complete(self) -> None:
+        self._waiting_since = self.loop.time()
+        self._answered: RequestResponseCycle | None = None
+        """The request that is being answered; `cycle` is the one that came last."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._drop_later()
+
+    # ── time ──
+
+    def _head_overdue(self) -> None:
+        self._overdue = None
+        if self._is_asking():
+            self._watch(MOST_SECONDS, self._head_overdue)  # first what is being answered
+        elif self._head_bytes:
+            self._refuse(408, f"the headers did not come within {MOST_SECONDS:g} s")
+        else:
+            self._close()
+
+    def _look_at_body(self) -> None:
+        self._overdue = None
+        held_back = self.flow.read_paused and self.cycle is not None and len(self.cycle.body) > HIGH_WATER_LIMIT
+        if self._body_bytes < BODY_BYTES and not held_back and not self.pipeline:
+            self._refuse(408, f"the body did not come within {BODY_SECONDS:g} s, or too little of it")
+            return
+        self._body_bytes = 0
+        self._watch(BODY_SECONDS, self._look_at_body)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self._look_at_unread, self.transport.get_write_buffer_size())
+
+    def _look_at_unread(self, before: int) -> None:
+        self._unread = None
+        now = self.transport.get_write_buffer_size()
+        if self.flow.write_paused and now >= before:
+            self.transport.abort()
+        elif self.flow.write_paused:
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self._look_at_unread, now)
+
+    def _watch(self, seconds: float, overdue: Callable[[], None]) -> None:
+        self._forget()
+        self._overdue = self.loop.call_later(seconds, overdue)
+
+    def _forget(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+
+    # ── the end ──
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._close()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg)
+
+    def _refuse(self, status: int, why: str, *, retry: bool = False) -> None:
+        """Answer, unless that would be read as part of another answer, and close."""
+        if self._may_answer():
+            self.transport.write(refusal(status, why, retry=retry))
+        self._tell_apps()
+        self._close()
+
+    def _tell_apps(self) -> None:
+        """The apps that answer, or would, learn that their client is gone; uvicorn tells only the last."""
+        for cycle in (self.cycle, self._answered):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+
+    def _may_answer(self) -> bool:
+        if self.transport.is_closing() or self.pipeline:
+            return False
+        return not self._is_asking() if self._in_head else self.cycle is None or not self.cycle.response_started
+
+    def _close(self) -> None:
+        self._forget()
+        self.pipeline.clear()
+        self.transport.close()
+        self._drop_later()
+
+    def _drop_later(self) -> None:
+        """Closing waits until all was sent, which a client that reads nothing would make for ever."""
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(CLOSING_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.door.leave(self)
+        self._forget()
+        if self._unread is not None:
+            self._unread.cancel()
+        self._tell_apps()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+
+_PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large", 503: b"Service Unavailable"}
+
+
+def refusal(status: int, why: str, *, retry: bool = False) -> bytes:
+    """A whole answer in plain text, after which the connection ends."""
+    body = why.encode()
+    again = b"retry-after: 1\r\n" if retry else b""
+    head = b"HTTP/1.1 %d %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % (status, _PHRASES[status], len(body))
+    return head + again + b"connection: close\r\n\r\n" + body
