@@ -243,7 +243,7 @@ class GrpcConnection(asyncio.Protocol):
         return True
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of it as is allowed now; returns how many bytes."""
+        """Send as much of the data as the windows allow now; returns how many bytes were sent."""
         sent = 0
         while sent < len(data) and not self._paused:
             if self._queued > MOST_QUEUED:

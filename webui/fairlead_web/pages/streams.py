@@ -43,7 +43,7 @@ class Watched:
     parts: dict[str, frozenset[str]]
 
     def concerned(self, topics: Iterable[str]) -> set[str]:
-        """The parts that a change of these topics concerns."""
+        """The parts of the page that show data of these topics."""
         wanted = set(topics)
         wanted |= OF_STATE if wanted & STATE else set()
         return {name for name, mine in self.parts.items() if mine & wanted}

@@ -63,8 +63,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """The prefill on each instance. Where engines can fetch, `fetch` allows it and it saves time, the longest prefix is
-    fetched.
+    """The prefill on each instance. It includes fetching the longest prefix where engines can fetch, `fetch` allows it
+    and it saves time.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)

@@ -122,7 +122,7 @@ class Backlogs:
         self._figures[:, row, len(row_tenants)] = 0.0
 
     def able_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """For the rows from `first` on: the work that can be in time and lies beyond the row's point."""
+        """Each row's work that can be in time and lies beyond the row's point, for the rows from `first` on."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[: _ABLE_RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
