@@ -164,8 +164,10 @@ def _placed(
     sequences: Mapping[int, Sequence[TokenSequence]],
     findings: Mapping[Source, UnseenBlocks],
 ) -> dict[int, Source]:
-    """Where each request was, by its place among the requests: at the one source it can have been sent to, or at the
-    one that stored blocks of it meanwhile. Others are left out.
+    """The source that got each request, keyed by the request's place in the list.
+
+    It is the only source that can have got the request, or the only one that stored its blocks meanwhile. A request
+    without such a source is left out.
     """
     placed: dict[int, Source] = {}
     for number, request in enumerate(requests):

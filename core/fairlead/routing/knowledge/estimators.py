@@ -385,8 +385,8 @@ class DecodeTimes:
             self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None, now)
 
     def observe(self, context_tokens: float, requests: float, seconds: float, now: float = 0.0) -> None:
-        """A request decoded at `seconds` per token, on average among this many tokens and requests: for the fit.
-        Otherwise like `observe_answer`.
+        """A request decoded at `seconds` per token, beside this many tokens and requests on average. The fit uses this;
+        otherwise like `observe_answer`.
         """
         if self._is_modelled or not (seconds > 0 and isfinite(seconds)):
             return

@@ -210,9 +210,10 @@ def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool
 
 
 def _waits_in_engine(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether the engine is assumed not to have begun with the request. Engines begin with the oldest request. The
-    engine reported how many it had not begun with; since then it is assumed to have begun with one per prefill time.
-    Such reports are used for as long as the prediction can be off.
+    """Whether the engine has probably not begun with the request.
+
+    Engines begin with the oldest request. The engine's last report says how many requests waited; since that report it
+    is assumed to begin one request per prefill time. A report is used for as long as the prediction can be off.
     """
     sent_at, seconds = tracked.dispatched_at or now, tracked.prefill_microseconds / 1e6
     if not load.engine_waiting or now > sent_at + FURTHEST * seconds + LONGEST_DOUBT_SECONDS:

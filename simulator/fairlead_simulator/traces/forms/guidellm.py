@@ -92,7 +92,7 @@ def _of_report(source: TraceFile, reading: Reading) -> Iterator[_Asked]:
 
 
 def _objects(record: Record, field: str) -> list[Other]:
-    """The objects of a list, each of which knows its place."""
+    """The objects of a list, as records with their places in the document."""
     found = record.given(field)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise record.refusal(field, f"{shown(found)} must be a list of JSON objects")
