@@ -17,7 +17,7 @@ FILES_KEPT_BACK = 256
 """Open files reserved for everything but connections: logs, spool, control API, database, listening sockets."""
 
 SIDE_SHARE = 16
-"""Where files are short, a port beside the main one gets at most one part in so many of those that are left."""
+"""When few file descriptors are left, a port other than the main one gets at most this fraction of them (1/N)."""
 
 STRANGER_SECONDS = 1.0
 """After this long without a whole request a new connection gives its place to another, if the door is full."""
@@ -34,7 +34,7 @@ class Visitor(Protocol):
     """A connection, as its door sees it."""
 
     def may_go(self) -> bool:
-        """Whether it has asked for nothing for so long that another may have its place."""
+        """Whether it has been idle long enough for another connection to take its place."""
 
     def turn_away(self) -> None:
         """End it, with an answer where it waits for one."""
