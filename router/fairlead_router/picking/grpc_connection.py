@@ -31,7 +31,7 @@ CLOSING_SECONDS = 5.0
 """How long a connection that is being closed may take to send what it still has."""
 MOST_RESETS = 2 * MOST_STREAMS
 RESETS_SECONDS = 10.0
-"""Maximum number of streams that the peer may reset, and the seconds for that: all of them at once, and as many again."""
+"""Maximum number of streams that the peer may reset in RESETS_SECONDS: all of them at once, and as many again."""
 MOST_REFUSED = 4096
 """Streams that the peer may begin after it was asked to go elsewhere."""
 
