@@ -56,11 +56,11 @@ def check_records(records: Sequence[ServedRecord], source: str) -> None:
 
 
 def edges(records: Sequence[ServedRecord]) -> list[bool]:
-    """Which records may have run beside requests that are not among the records, which are in order of time.
+    """Which records may have run at the same time as requests that were not recorded. Records are in order of time.
 
-    At the end those that had not ended when the last one came. At the beginning those whose engine had more in flight
-    than the records say; where that is not recorded, all that came before the longest request that began with the first
-    can have ended (the 90th percentile of the first tenth).
+    At the end these are the records that had not ended when the last one arrived. At the beginning these are the
+    records whose engine had more requests in flight than were recorded. If that number is missing, these are all
+    records before a typical first request has ended (90th percentile of the first tenth).
     """
     last = records[-1].at
     first_tenth = sorted(record.ends_at - record.at for record in records[: max(10, len(records) // 10)])

@@ -11,8 +11,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 FORGET_SECONDS = 10.0
 """Seconds between two checks for figures that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance is assumed to have the table's speed again: it may no longer be
-slow, which an instance that is never chosen could not show.
+"""Seconds without a prefill after which an instance is assumed to have the table's speed again: it may be
+fast again, and an instance that is never chosen has no other way to show it.
 """
 
 MUCH = 1.25

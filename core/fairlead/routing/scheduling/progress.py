@@ -86,8 +86,8 @@ class Progress:
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
         """Prefilling → decoding; False if the request is refused because of the present decodes.
 
-        If one instance does both, there is no question: the request decodes in the same step. A front leaves the
-        question to its decider.
+        If one instance does both, the request decodes in the same step and is not refused. A router that asks another
+        router leaves this decision to it.
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
