@@ -13,6 +13,7 @@ from fairlead_api.http.routes import Routes
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.copying import keep_ending_suspended_copies
 from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.infra.notices import Notice
 from fairlead_api.infra.notifying import listen
 from fairlead_api.infra.partitions import Partitions
@@ -44,6 +45,7 @@ class Infra:
     background: Database
     partitions: Partitions
     telemetry: Telemetry
+    lost_commits: LostCommits
     policies: PolicyCatalogue
     present: Shared
     recent: Recent
@@ -87,6 +89,7 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
         background=background,
         partitions=Partitions(background),
         telemetry=Telemetry(),
+        lost_commits=LostCommits(background),
         policies=installed_policies(),
         present=Shared(share),
         recent=Recent(4 * share, 20 * share),

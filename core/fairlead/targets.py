@@ -13,13 +13,12 @@ from functools import lru_cache
 
 from xxhash import xxh3_64_intdigest
 
+from fairlead.plausibility import MOST_RANKS
 from fairlead.tables import InstanceEntry
 
 _SIGN = "#"
 _REMEMBERED = 65_536
-"""Cache size for divided names: names are divided several times per request, and all of a router's fit."""
-MOST_RANKS = 1024
-"""Maximum number of ranks that an engine may report; more are ignored as implausible."""
+"""Names are divided several times for each request; all of a router's are remembered."""
 LOST_SECONDS = 10.0
 """An engine that has reported nothing about a rank for this many seconds, while it reported others, no longer has that
 rank.

@@ -33,7 +33,7 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
-from fairlead_router.limits import door_plans
+from fairlead_router.limits import EVENT_SOURCES, door_plans
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
@@ -102,7 +102,15 @@ class Router:
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.awake = AwakeClock(self.now)
-        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now, settings.kv_events_port)
+        self.kv_events = KvEventFollower(
+            self.pools,
+            self.upstream,
+            self.metrics,
+            self.now,
+            settings.kv_events_port,
+            hosts=settings.kv_event_hosts,
+            most_sources=self.doors[EVENT_SOURCES].most,
+        )
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
