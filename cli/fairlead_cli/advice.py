@@ -20,7 +20,7 @@ from fairlead_process.pool_names import pool_argument
 def advice(pool: str | None, number: int | None, approval: Approval) -> None:
     """Show what harms all pools, or one, why, and the plan that would help; the greatest harm first. A
 
-    plan needs a token of the role that its kind of change needs.
+    Planning needs a token with the role that this kind of change requires.
     """
     key = None if pool is None else PoolKey.parse(pool)
     found = ask(approval.url, approval.token, lambda api: api.advice(key))
@@ -37,7 +37,7 @@ def advice(pool: str | None, number: int | None, approval: Approval) -> None:
         click.echo(f"{place:>3}. [{one.level}] {one.sentence}")
         click.echo(f"     harm: {_harm(one)}{f'; plan: {one.plan_words} (--plan {place})' if one.plan else ''}")
     if not found.complete:
-        click.echo(f"Only the first {found.pools} pools were looked at; name a pool to see another.")
+        click.echo(f"Only the first {found.pools} pools were examined; name a pool to see another.")
 
 
 def _plan(items: list[Advice], number: int, approval: Approval) -> None:
@@ -46,7 +46,7 @@ def _plan(items: list[Advice], number: int, approval: Approval) -> None:
     chosen = items[number - 1]
     approval.tell(chosen.sentence)
     if chosen.plan is None:
-        raise click.ClickException(f"no plan remedies finding {number}; docs/advice.md says what to look at")
+        raise click.ClickException(f"there is no plan for finding {number}; docs/advice.md says what to examine")
     plan_and_apply(PoolKey.parse(chosen.pool), chosen.plan, approval)
 
 

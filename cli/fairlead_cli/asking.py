@@ -1,6 +1,6 @@
-"""Asking the control API from the command line: the options that say where and as whom, and errors as one line.
+"""Calls of the control API from the command line: the options for address and token, and errors as one line.
 
-Without `--url` and `--token` the sandbox of this folder is asked, if one runs: `fairlead up`, then any command.
+Without `--url` and `--token`, commands use the sandbox of this folder, if one runs: `fairlead up`, then any command.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
 
 def _bearer(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is not None and not (text.isascii() and text.isprintable()):
-        raise click.BadParameter("it has characters that no token has; copy it once more")
+        raise click.BadParameter("it has characters that no token has; copy it again")
     return text
 
 
@@ -52,8 +52,9 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The addresses and the token for requests: those given, else those of this folder's running sandbox. Raises
-    InvalidInput if FAIRLEAD_STATE_DIR names a folder without one, as another system would be asked instead.
+    """The address and the token for requests: the given ones, else those of this folder's running sandbox. Raises
+    InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise another system would be
+    asked.
     """
     if url and token:
         return url, token
@@ -67,7 +68,7 @@ def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str
 
 
 def connect(url: tuple[str, ...], token: str | None) -> ControlApi:
-    """A client, to be closed by the caller."""
+    """A client; the caller must close it."""
     urls, bearer = place(url, token)
     return ControlApi(urls, bearer, timeout_seconds=30.0)
 
@@ -122,8 +123,8 @@ def _refusal(error: ApiProblem) -> click.ClickException:
 
 
 def conflict_lines(problem: Problem) -> list[str]:
-    """The full lines of a plan's conflict: what it was to change and what changed meanwhile; none for another
-    problem.
+    """The full lines about a plan's conflict: the plan's change, and what changed meanwhile; empty for
+    other problems.
     """
     conflict = problem.conflict
     if conflict is None:

@@ -35,7 +35,7 @@ from fairlead_process.yaml_documents import complaint, read_yaml
 
 @click.group()
 def change() -> None:
-    """Change a pool by a plan, which is shown with its effect first; `undo` takes an applied one back."""
+    """Change a pool by a plan, which is shown with its effect first; `undo` reverts an applied plan."""
 
 
 def _bounded(one: Input) -> NumberOption:
@@ -43,7 +43,7 @@ def _bounded(one: Input) -> NumberOption:
 
 
 def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
-    """The arguments of a command, and its option, that ask for what a request of the kind takes."""
+    """The arguments and options of a command that correspond to the fields of the kind's requests."""
     asked: dict[str, Callable[[Any], Any]] = {
         "replicas": click.argument("replicas", type=click.IntRange(0)),
         "role": click.option(
@@ -58,7 +58,7 @@ def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
 
 
 def _add_command(kind: PlanKind) -> None:
-    """Adds the command of a kind that has one of its own: `fairlead change scale chat 5`."""
+    """Adds the command of a kind that has its own: `fairlead change scale chat 5`."""
     facts = kind.facts
 
     def changed(name: str, approval: Approval, **given: Any) -> None:
@@ -113,7 +113,7 @@ def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: st
 
 
 _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
-"""The sections that have no command of their own."""
+"""The sections without a command of their own."""
 
 
 @change.command("set")
@@ -124,9 +124,9 @@ _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.val
 def set_(name: str, section: str, fields: tuple[str, ...], approval: Approval) -> None:
     """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
 
-    `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
-    a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the default.
-    The token needs the role admin, for rollout operator.
+    `policy` and `ring` are parts of the manifest's `routing`; fields have the manifest's names. Nested fields are
+    written with dots, as in `zero.idleAfter=10m`; the value `null` resets a field to its default. The token needs the
+    role admin; for `rollout`, operator.
     """
     request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
     plan_and_apply(pool_named(name), request, approval)
@@ -138,7 +138,7 @@ def set_(name: str, section: str, fields: tuple[str, ...], approval: Approval) -
 @click.argument("instance")
 @approval_options
 def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
-    """Cordon or drain one instance, or take that back. The token needs the role operator."""
+    """Cordon or drain one instance, or end that. The token needs the role operator."""
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind(kind), instance=instance), approval)
 
 
@@ -176,16 +176,16 @@ def again(plan: str, approval: Approval) -> None:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """What to raise when one of several pools got no answer: it says how far the change got."""
-    told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; left as it was: {', '.join(map(str, left))}"
+    """The error if one of several pools got no answer: it says how far the change got."""
+    told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
-        return click.ClickException(f"standard input gave no answer ({told}); answer beforehand with --yes and --reason")
+        return click.ClickException(f"standard input gave no answer ({told}); pass --yes and --reason instead")
     click.echo(f"\n{told}", err=True)
     return click.Abort()
 
 
 def _manifest(file: Any) -> Any:
-    """What a file of `--spec` says. Raises InvalidInput."""
+    """The content of a file given by `--spec`. Raises InvalidInput."""
     try:
         return read_yaml(file.read())
     except yaml.YAMLError as error:
@@ -223,7 +223,7 @@ def _value(path: str, text: str) -> Any:
 
 
 def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:
-    """All pools whose migrations are not as wanted."""
+    """All pools whose migrations are not yet in the desired state."""
 
     async def found(api: ControlApi) -> list[PoolKey]:
         keys: list[PoolKey] = []

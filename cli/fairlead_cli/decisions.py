@@ -54,7 +54,7 @@ def show(decision: str, look: Look) -> None:
         print_facts(
             [*zip(COLUMNS, _row(found), strict=True), ("rule", found.rule.code), ("request", found.request), ("router", found.router)]
         )
-        click.echo(f"\n{len(found.candidates)} of {found.considered} instances that were considered:")
+        click.echo(f"\n{len(found.candidates)} of {found.considered} considered instances:")
         rows = [
             (
                 one.instance,

@@ -37,7 +37,7 @@ def list_instances(name: str, limit: int, look: Look) -> None:
 @click.argument("instance", metavar="INSTANCE")
 @look_options
 def show(name: str, instance: str, look: Look) -> None:
-    """Show one instance, also one that is gone, with its past states."""
+    """Show one instance with its past states, even if it is gone."""
     pool = pool_named(name)
 
     def shown(found: InstanceDetail) -> None:

@@ -1,6 +1,4 @@
-"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows what a key was used
-for.
-"""
+"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows their use."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +14,7 @@ from fairlead_process.pool_names import METAVAR, namespace_option, pool_named
 
 @click.group()
 def keys() -> None:
-    """API keys of the gateway's clients: list, make, change and revoke them, and see what one was used for."""
+    """API keys of the gateway's clients: list, create, change and revoke them, and show their use."""
 
 
 @keys.command("list")
@@ -24,13 +22,13 @@ def keys() -> None:
 @url_option
 @token_option
 def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """List all keys, newest first, without secrets, with what each was used for in the last 24 hours."""
+    """List all keys, newest first, without secrets, with their use in the last 24 hours."""
     found = ask(url, token, _all)
     if as_json:
         print_json(found)
         return
     if not found:
-        click.echo("There is no key. Make one with `fairlead keys create NAME`.")
+        click.echo("There is no key. Create one with `fairlead keys create NAME`.")
         return
     now = datetime.now(UTC)
     columns = ("id", "name", "begins", "opens", "limits a minute", "class", "explains", "state", "last used", "last 24 hours")
@@ -47,8 +45,8 @@ def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
 @url_option
 @token_option
 def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Show what a key was used for: requests, tokens and refusals by the minute for up to 6 hours, by the hour for up
-    to 14 days, else by the UTC day. Times are UTC; a time without a line had none.
+    """Show the use of a key: requests, tokens and refusals, by minute for up to 6 hours, by hour for up to 14 days,
+    else by UTC day. Times are UTC; times without use have no line.
     """
     found = ask(url, token, lambda api: api.gateway_key_usage(key_id, {"from": start, "to": end}))
     if as_json:
@@ -91,7 +89,7 @@ def create(
     url: tuple[str, ...],
     token: str | None,
 ) -> None:
-    """Make a key and print its secret, this once. The token needs the role operator."""
+    """Create a key and print its secret, which is never shown again. The token needs the role operator."""
     request = GatewayKeyRequest(
         name=name,
         pools=tuple(str(pool_named(one, namespace, "--pool")) for one in pools),
@@ -108,7 +106,8 @@ def create(
         return
     click.echo(made.secret)
     click.echo(
-        f"Key {made.id} opens {_scope(made)}; limits a minute: {_limits(made)}. Keep the secret above: it is not shown again.", err=True
+        f"Key {made.id} gives access to {_scope(made)}; limits per minute: {_limits(made)}. Keep the secret above: it is not shown again.",
+        err=True,
     )
 
 

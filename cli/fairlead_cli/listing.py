@@ -1,4 +1,4 @@
-"""Lists on the command line: the same options for each list, as a table, JSON or CSV, once or again and again.
+"""Lists on the command line: the same options for each list, as a table, JSON or CSV, once or repeatedly.
 
 A list command asks the API page by page until it has as many rows as `--limit` says; CSV is streamed as the API
 exports it, so that it may have any length.
@@ -25,12 +25,12 @@ from fairlead_process.option_types import NumberOption, TimeOption
 Item = TypeVar("Item")
 
 PAGE = 100
-"""Maximum number of rows that the API gives at once."""
+"""Maximum number of rows per answer of the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a command prints, and which API it asks."""
+    """How a command prints its answer, and which API it asks."""
 
     url: tuple[str, ...]
     token: str | None
@@ -131,7 +131,7 @@ def watched(look: Look, question: Callable[[ControlApi], Awaitable[Item]], show:
 
 
 def print_found(look: Look, found: object) -> None:
-    """JSON, indented; while it is watched a line for each look."""
+    """Prints JSON: indented, or with --watch one line per repetition."""
     if look.watch:
         click.echo(msgspec.json.encode(found).decode())
     else:

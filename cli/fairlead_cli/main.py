@@ -11,7 +11,7 @@ from fairlead_process import commands
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand when it is run or asked for its help, never to list it."""
+    """Imports a subcommand when it is run or its help is shown, never to list it."""
 
     def __init__(self, subcommands: Mapping[str, Subcommand]) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ def _load(name: str, command: Subcommand) -> click.Command:
         return command.load()
     except ImportError as problem:
         extra = f"[{command.extra}]" if command.extra else ""
-        raise click.ClickException(f"`fairlead {name}` is not installed completely ({problem}); install fairlead{extra}") from None
+        raise click.ClickException(f"`fairlead {name}` is not completely installed ({problem}); install fairlead{extra}") from None
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -14,12 +14,12 @@ from fairlead_client.resources.moves import Migration, Move, ReRoute
 from fairlead_process.pool_names import pool_argument
 
 COLUMNS = ("at (UTC)", "id", "pool", "session", "from", "to", "why", "predicted gain", "faster than staying", "outcome")
-_requests = click.option("--requests", is_flag=True, help="Re-routes of single requests, instead of sessions that moved.")
+_requests = click.option("--requests", is_flag=True, help="List re-routes of single requests instead of session migrations.")
 
 
 @click.group()
 def migrations() -> None:
-    """Sessions that moved between instances: predicted and actual benefit."""
+    """Session migrations between instances: predicted and actual benefit."""
 
 
 @migrations.command("list")
@@ -68,7 +68,7 @@ def show(requests: bool, migration: str, look: Look) -> None:
             ("handed over", "by a router, before its next turn" if found.handed_over else "no"),
             ("tokens moved", f"{found.tokens_moved:,}"),
             ("tokens recomputed", f"{found.tokens_recomputed:,}"),
-            ("cache", "not asked for" if found.cache is None else found.cache.value),
+            ("cache", "no transfer was tried" if found.cache is None else found.cache.value),
             ("transfer took", seconds(found.transfer_seconds)),
             ("transfer predicted", seconds(found.predicted_transfer_seconds)),
             ("request", short(found.request)),

@@ -143,7 +143,7 @@ def _or_page(plan: Plan, approval: Approval) -> str:
 
 
 def lines_of(plan: Plan) -> list[str]:
-    """What a plan changes and does, line by line."""
+    """A plan's change and effect, line by line."""
     return [
         "What changes:",
         *steps(plan.diff),
@@ -187,7 +187,7 @@ QUANTITIES = {
 
 
 def expected_lines(found: PlanExpectation) -> list[str]:
-    """What a plan's simulation expects, line by line; why it is unknown, or its progress."""
+    """The effect that a plan's simulation expects, line by line; or why it is unknown, or the simulation's progress."""
     if found.state is ExpectationState.UNKNOWN:
         return [f"Not simulated: {found.reason}."]
     if found.state is not ExpectationState.DONE:
@@ -196,7 +196,8 @@ def expected_lines(found: PlanExpectation) -> list[str]:
     if found.rates:
         seeds += f" (with this plan also at {' and '.join(f'{rate:g}' for rate in found.rates)} times the rate)"
     head = (
-        f"Simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to {time_words(found.end)}, seeds {seeds}. "
+        f"Simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to "
+        f"{time_words(found.end)}, seeds {seeds}. "
         f"The change happens halfway; in the second half ({found.measured_seconds or 0:,.0f} s):"
     )
     return [head, *map(_figure, found.figures)]
@@ -205,7 +206,7 @@ def expected_lines(found: PlanExpectation) -> list[str]:
 def _figure(one: ExpectedFigure) -> str:
     words = QUANTITIES[one.quantity]
     if one.unknown is not None:
-        return f"  {words}: cannot be known; {one.unknown}"
+        return f"  {words}: unknown; {one.unknown}"
     shown = "{:.0f}" if one.quantity is Quantity.SESSIONS_MOVED else "{:.1%}"
     return f"  {words}: {shown.format(one.before)} now, {shown.format(one.after)} with this plan"
 

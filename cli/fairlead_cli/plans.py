@@ -21,7 +21,7 @@ _id = click.argument("plan_id", metavar="ID")
 
 @click.group()
 def plans() -> None:
-    """Plans: what was planned, with what effect; apply it, or take it back."""
+    """Plans: list and show them with their effects; apply or undo them."""
 
 
 @plans.command("list")
@@ -71,7 +71,7 @@ def apply(plan_id: str, approval: Approval) -> None:
 @_id
 @approval_options
 def undo(plan_id: str, approval: Approval) -> None:
-    """Take an applied plan back: plans the opposite, shows it and applies it."""
+    """Undo an applied plan: make the inverse plan, show it and apply it."""
     plan = ask(approval.url, approval.token, lambda api: api.undo_plan(plan_id))
     tell_and_apply(pool_named(plan.pool), plan, approval)
 

@@ -1,4 +1,6 @@
-"""`fairlead pools` lists and shows pools, and through plans goes back to a revision, pauses or resumes a rollout."""
+"""`fairlead pools` lists and shows pools, and, through plans, rolls back to a revision, and pauses or resumes a
+rollout.
+"""
 
 import click
 
@@ -31,7 +33,7 @@ COLUMNS = (
 
 @click.group()
 def pools() -> None:
-    """Pools: how they are; their revisions, going back to one, pausing or resuming a rollout."""
+    """Pools: their state and revisions; roll back to a revision, pause or resume a rollout."""
 
 
 @pools.command("list")
@@ -100,7 +102,7 @@ def revisions(name: str, as_json: bool, url: tuple[str, ...], token: str | None)
 @name_argument
 @list_options
 def history(name: str, limit: int, look: Look) -> None:
-    """List the revisions of a pool's whole spec: who changed what; `fairlead change revert` goes back to one."""
+    """List the revisions of a pool's whole spec: who changed what; `fairlead change revert` restores one."""
     pool = pool_named(name)
     listed = List(
         fetch=lambda api, query: api.revisions(pool, cursor=query["cursor"], limit=query["limit"]),
@@ -115,10 +117,10 @@ def history(name: str, limit: int, look: Look) -> None:
 @pools.command()
 @name_argument
 @click.option("--to", "revision", type=click.IntRange(1), help="Number of the revision; default: the newest that differs from the spec.")
-@click.option("--role", type=click.Choice([role.value for role in Role]), help="Give back only this role's template, not the engine.")
+@click.option("--role", type=click.Choice([role.value for role in Role]), help="Roll back only this role's template, not the engine.")
 @approval_options
 def rollback(name: str, revision: int | None, role: str | None, approval: Approval) -> None:
-    """Write the engine and templates of a former revision into the pool's spec, as `kubectl rollout undo` does.
+    """Write the engine and templates of an earlier revision into the pool's spec, as `kubectl rollout undo` does.
 
     Shows the plan with its effect first. The token needs the role operator.
     """
@@ -130,7 +132,8 @@ def rollback(name: str, revision: int | None, role: str | None, approval: Approv
 @name_argument
 @approval_options
 def pause(name: str, approval: Approval) -> None:
-    """Pause a pool's rollout: outdated instances stay. Writes `rollout.paused`, as `kubectl rollout pause` does.
+    """Pause a pool's rollout, so that outdated instances are not replaced. Writes `rollout.paused`, as `kubectl rollout
+    pause` does.
 
     Shows the plan with its effect first. The token needs the role operator.
     """
@@ -141,8 +144,8 @@ def pause(name: str, approval: Approval) -> None:
 @name_argument
 @approval_options
 def resume(name: str, approval: Approval) -> None:
-    """Resume a paused rollout. One that a regression stopped continues, judged again, when it is paused and resumed.
-    Shows the plan with its effect first. The token needs the role operator.
+    """Resume a paused rollout. A rollout that was stopped because of a regression continues when it is paused and
+    resumed; it is then judged again. Shows the plan with its effect first. The token needs the role operator.
     """
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), approval)
 
@@ -172,5 +175,5 @@ def _progress(found: Rollout) -> list[str]:
 
 
 def _mark(one: TemplateRevision) -> str:
-    marks = (("in force", one.in_force), ("on all instances last", one.completed))
+    marks = (("in force", one.in_force), ("last completed", one.completed))
     return ", ".join(words for words, holds in marks if holds)

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON and CSV for programs."""
+"""Output of commands: tables for people, JSON and CSV for programs."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def print_json(found: object) -> None:
-    """Resources as they come from the API, indented."""
+    """Prints resources as the API returns them, indented."""
     click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
 
 
@@ -46,7 +46,7 @@ def confirm(yes: bool, question: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows below the names of the columns, without lines."""
+    """Prints rows below the column names, without lines."""
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*row)
@@ -54,14 +54,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """Names and values, one pair a line."""
+    """Prints names and values, one pair per line."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         click.echo(f"{name:<{width}}  {value}".rstrip())
 
 
 def when(at: datetime | None) -> str:
-    """A time in UTC, to the second; `-` for none."""
+    """A time in UTC, to the second; `-` if there is none."""
     return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -70,12 +70,12 @@ def percent(share: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration with three digits; `-` for none."""
+    """A duration with three digits; `-` if there is none."""
     return "-" if value is None else f"{value:.3g} s"
 
 
 def short(text: object, most: int = 60) -> str:
-    """The text, cut after `most` characters; `-` for none."""
+    """The text, cut after `most` characters; `-` if there is none."""
     shown = "-" if text is None else str(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 

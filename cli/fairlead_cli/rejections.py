@@ -1,4 +1,4 @@
-"""`fairlead rejections` shows what was refused, by cause, and what would help."""
+"""`fairlead rejections` shows refused requests by cause, and what would help."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ COLUMNS = ("pool", "class", "cause", "status", "refused", "share", "last (UTC)")
 
 @click.group()
 def rejections() -> None:
-    """Refused requests: how many, for which cause, and what would help."""
+    """Refused requests: how many, why, and what would help."""
 
 
 @rejections.command("list")

@@ -1,4 +1,6 @@
-"""`fairlead schedules` shows windows in time: which are open, when the next begin, and what became of past ones."""
+"""`fairlead schedules` shows windows in time: which are open, when the next ones begin, and the
+outcomes of past ones.
+"""
 
 from typing import Any
 
@@ -17,7 +19,7 @@ COLUMNS = ("pool", "schedule", "starts", "zone", "for", "bounds", "now", "next (
 
 @click.group()
 def schedules() -> None:
-    """Schedules of pools: open windows, next starts, and what became of past ones."""
+    """Schedules of pools: open windows, next starts, and the outcomes of past ones."""
 
 
 @schedules.command("list")
@@ -45,7 +47,7 @@ def show(name: str, schedule: str, look: Look) -> None:
             return
         print_facts(list(zip(COLUMNS, _row(found.schedule), strict=True)))
         for start in found.schedule.next_starts:
-            click.echo(f"starts {when(start.at)} UTC, {start.local} there")
+            click.echo(f"starts {when(start.at)} UTC, {start.local} local time")
         if found.windows:
             click.echo(f"\nWindows of {found.schedule.pool} in the week from {when(found.start)} UTC:")
             print_table(
@@ -65,7 +67,7 @@ def show(name: str, schedule: str, look: Look) -> None:
 @click.option("--to", "end", type=TimeOption(), help="End: RFC 3339, or as now-1d.")
 @list_options
 def runs(start: str | None, end: str | None, limit: int, look: Look, **filters: Any) -> None:
-    """List what became of starts, newest first."""
+    """List the outcomes of past starts, newest first."""
     listed = List(
         fetch=lambda api, query: api.schedule_runs(query),
         path="/v1/schedule-runs",

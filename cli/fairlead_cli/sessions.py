@@ -14,7 +14,7 @@ COLUMNS = ("last seen (UTC)", "pool", "session", "instance", "why", "moves", "co
 
 @click.group()
 def sessions() -> None:
-    """Sessions: the instance that holds each, all that held it before, and keeping all decisions of one."""
+    """Sessions: their present and earlier instances; keep all decisions of a session."""
 
 
 @sessions.command("list")
@@ -23,7 +23,7 @@ def sessions() -> None:
 @click.option("--search", "part", help="Only those with this part in their name.")
 @list_options
 def list_sessions(pool: str | None, instance: str | None, part: str | None, limit: int, look: Look) -> None:
-    """List sessions, the newest seen first."""
+    """List sessions, the most recently seen first."""
     listed = List(
         fetch=lambda api, query: api.sessions(query), path="/v1/sessions", columns=COLUMNS, row=_row, empty="No session was found."
     )
@@ -35,7 +35,7 @@ def list_sessions(pool: str | None, instance: str | None, part: str | None, limi
 @click.argument("session", metavar="SESSION")
 @look_options
 def show(name: str, session: str, look: Look) -> None:
-    """Show one session with everything that held it, newest first."""
+    """Show one session and the instances that held it, newest first."""
     pool = pool_named(name)
 
     def shown(found: SessionDetail) -> None:
@@ -77,14 +77,14 @@ def keep(name: str, session: str, minutes: int, as_json: bool, url: tuple[str, .
 @name_argument
 @look_options
 def kept(name: str, look: Look) -> None:
-    """List the sessions of a pool all of whose decisions are kept now."""
+    """List the sessions of a pool for which all decisions are kept now."""
     pool = pool_named(name)
 
     def shown(found: KeptSessions) -> None:
         if look.output == "json":
             print_found(look, found)
         elif not found.sessions:
-            click.echo("No session has all of its decisions kept. Keep some with `fairlead sessions keep`.")
+            click.echo("All decisions are kept for no session. Start with `fairlead sessions keep`.")
         else:
             print_table(("session", "until (UTC)", "by"), [(one.session, when(one.until), one.by) for one in found.sessions])
 

@@ -57,7 +57,9 @@ def what_if() -> None:
 )
 @click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="End: RFC 3339, or as now-5m.")
 @click.option(
-    "--trace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A trace in Mooncake's JSONL format instead, also .gz."
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Use a trace in Mooncake's JSONL format instead (may be .gz).",
 )
 @click.option("--replicas", type=WholeOption(1, 10_000), help="Number of instances; default: the present number.")
 @click.option("--prefill-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
@@ -69,7 +71,7 @@ def what_if() -> None:
 @url_option
 @token_option
 def run(name: str, url: tuple[str, ...], token: str | None, *, no_wait: bool, as_json: bool, **options: Any) -> None:
-    """Simulate a pool under other policies; the first is what the others are compared with.
+    """Simulate a pool under other policies; the others are compared with the first.
 
     The token needs the role operator.
     """
@@ -139,7 +141,7 @@ def cancel(name: str, simulation_id: str, as_json: bool, url: tuple[str, ...], t
 @click.option("--policy", type=WholeOption(1, 1000), help="Number of the policy in the results, from 1; default: the winner.")
 @approval_options
 def apply(name: str, simulation_id: str, policy: int | None, approval: Approval) -> None:
-    """Give the pool the policy that won, through a plan, which is shown first. The token needs the role admin."""
+    """Apply the winning policy to the pool, through a plan that is shown first. The token needs the role admin."""
     pool = pool_named(name)
     request = SimulationPlanRequest(policy=None if policy is None else policy - 1)
     plan = ask(approval.url, approval.token, lambda api: api.create_simulation_plan(pool, simulation_id, request))
@@ -153,7 +155,7 @@ def _policy(text: str) -> SimulatedPolicy:
     try:
         return SimulatedPolicy(policy=name, parameters=decode_json(rest.encode("utf-8", "replace"), _PARAMETERS))
     except msgspec.DecodeError as error:
-        raise click.BadParameter(f'{text!r}: {error}; write as dualmap:{{"slo_fraction": 0.5}}', param_hint="--policy") from None
+        raise click.BadParameter(f'{text!r}: {error}; write it like dualmap:{{"slo_fraction": 0.5}}', param_hint="--policy") from None
 
 
 def _trace(path: Path) -> list[TraceRequest]:
@@ -176,7 +178,7 @@ def _trace(path: Path) -> list[TraceRequest]:
 
 
 def _watched(name: str, found: Simulation, url: tuple[str, ...], token: str | None) -> Simulation:
-    """The simulation at its end, with progress on standard error."""
+    """Waits until the simulation has ended, with progress on standard error."""
     pool, simulation_id = pool_named(name), found.id
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

@@ -1,4 +1,4 @@
-"""Wiring of the control API: turns settings into an ASGI app. Lists its subjects, which build themselves."""
+"""Wiring of the control API: turns settings into an ASGI app from a list of subjects, each of which builds itself."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

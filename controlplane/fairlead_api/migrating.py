@@ -1,4 +1,4 @@
-"""Brings the database's schema up to date and ends: `python -m fairlead_api.migrating`, before newer processes start.
+"""Brings the database's schema up to date and exits: `python -m fairlead_api.migrating`, before newer processes start.
 
 The control API does the same at its start unless FAIRLEAD_MIGRATE=0.
 """

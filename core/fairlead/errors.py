@@ -32,8 +32,7 @@ class InvalidInput(FairleadError):
     """A value that a person gave cannot be used.
 
     `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found there
-    (None when there is none to show), `remedy` says what to write instead, and `told` what is wrong, without the
-    remedy.
+    (None when there is none to show), `remedy` says what to write instead, and `told` says what is wrong.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:

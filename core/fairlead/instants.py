@@ -7,10 +7,11 @@ _WRITTEN = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d)(:\d\d(?::\d\d(?:[.,]\d+)
 
 
 def read_instant(text: str) -> datetime:
-    """The instant, without a time zone where the text has none; a day alone is its midnight.
+    """The instant that a text names.
 
-    Raises ValueError for another text and for an instant that does not exist: hour 24, which newer interpreters read as
-    the next day, does not exist (RFC 3339, section 5.6).
+    It has no time zone if the text has none; a date alone means its midnight. Raises ValueError for any other text and
+    for an instant that does not exist, such as hour 24 (RFC 3339, section 5.6), which newer interpreters would read as
+    the next day.
     """
     found = _WRITTEN.fullmatch(text)
     if found is None or found[2] == "24":

@@ -1,4 +1,5 @@
-"""A post of reports: neighbouring batches, each encoded once when recorded, and the router's state when they are sent.
+"""A post of reports: consecutive batches, each encoded once when recorded, and the router's state at the time of
+sending.
 
 A batch may wait on a router's disk through an outage. Its records stay true meanwhile, but counts of requests in
 flight would not, and would mislead an operator that waits for an instance to fall idle. So a batch is kept without
@@ -25,7 +26,7 @@ def encode_batch(batch: ReportBatch) -> bytes:
 
 
 def decode_batch(content: bytes) -> ReportBatch:
-    """The batch that `encode_batch` wrote, in this version or an earlier one. Raises msgspec.DecodeError."""
+    """Decodes a batch that `encode_batch` of this version or an earlier one wrote. Raises msgspec.DecodeError."""
     return _batch.decode(content)
 
 

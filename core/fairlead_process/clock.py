@@ -23,7 +23,7 @@ SET_SECONDS = 1.0
 
 
 def _ticking() -> Callable[[], float]:
-    """The monotonic clock; if the system has one, the clock that continues while the machine is suspended."""
+    """The monotonic clock; if the system has one, the variant that continues while the machine is suspended."""
     return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
 
 
@@ -73,11 +73,11 @@ class OtherClock:
 
 
 class AwakeClock:
-    """The time of `clock` at first, which then goes on only while this process runs: not while it is stopped, swapped
+    """Starts at the time of `clock` and then advances only while this process runs: not while it is stopped, swapped
     out or suspended.
 
-    By it silence is measured, as this process receives nothing while it sleeps. `look` must be called often; of the
-    time between two looks at most `LONGEST_LOOK_SECONDS` count.
+    It is used to measure silence, because a process receives nothing while it sleeps. `look` must be called often; of
+    the time between two calls, at most `LONGEST_LOOK_SECONDS` count.
     """
 
     __slots__ = ("_clock", "_looked_at", "_seconds")
@@ -89,7 +89,7 @@ class AwakeClock:
         self._looked_at = self._seconds = clock()
 
     def look(self) -> None:
-        """The process runs."""
+        """Record that the process runs."""
         now = self._clock()
         self._seconds += min(max(0.0, now - self._looked_at), self.LONGEST_LOOK_SECONDS)
         self._looked_at = now

@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Kind(Protocol[T_co]):
     """One kind of value.
 
-    `wanted` completes the sentence "write …"; docs/settings.md shows `unit`; a `secret` is shown nowhere.
+    `wanted` completes the sentence "write …"; docs/settings.md shows `unit`; a `secret` is never shown.
     """
 
     @property
@@ -29,7 +29,7 @@ class Kind(Protocol[T_co]):
     def secret(self) -> bool: ...
 
     def parse(self, text: str) -> T_co:
-        """The value of `text`. Raises ValueError, or InvalidInput if `wanted` alone would not say what to write."""
+        """The value of `text`. Raises ValueError, or InvalidInput if `wanted` alone is not a sufficient remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Parsed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number of `noun`, such as bytes; both bounds are included."""
+    """A whole number of `noun`, such as bytes; bounds are inclusive."""
 
     noun: str
     least: int = 0
@@ -207,7 +207,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A path; the file is not looked at before it is used."""
+    """A path; the file is opened only when it is used."""
 
     wanted: str = field(default="the path of a file", init=False)
     unit: str = field(default="path", init=False)

@@ -16,7 +16,7 @@ __all__ = ["Cluster", "ClusterError", "ClusterRefused", "ClusterUnavailable", "H
 FIELD_MANAGER = "fairlead-operator"
 
 _WRITE_SECONDS = 35.0
-"""An admission webhook may take 30 s, and only then the server answers that it failed."""
+"""Time limit of a write: an admission webhook may take 30 s before the server reports its failure."""
 
 
 class Resource(Enum):
@@ -47,7 +47,9 @@ class Resource(Enum):
 
 
 class Cluster(Protocol):
-    """Objects are plain JSON documents. Every method raises ClusterError."""
+    """The operator's calls to the Kubernetes API. Objects are plain JSON documents. Every method
+    raises ClusterError.
+    """
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
         """The object, or a part of it, as it is now; None if it does not exist."""
@@ -116,8 +118,8 @@ class _Pods(TypedDict):
 
 
 _READ_PARTS = MappingProxyType({Resource.PODS: cast("msgspec.json.Decoder[dict[str, Any]]", msgspec.json.Decoder(_Pods))})
-"""What is read of lists that are long: without most of their specs and managedFields, 50 pods take a thirteenth of the
-CPU.
+"""The parts that are read of long lists: without most specs and managedFields, reading 50 pods takes a thirteenth of
+the CPU time.
 """
 
 _WHOLE = msgspec.json.Decoder(dict[str, Any])

@@ -1,8 +1,8 @@
 """Starts the operator; only this module makes connections, clocks and random numbers.
 
 Kopf begins to watch when its startup handlers return. Ours returns when this operator holds the Lease, so a standby
-watches nothing, writes nothing, and has nothing to stop. An operator that loses the Lease stops kopf; `main` then
-starts it again, as a standby.
+watches nothing and writes nothing. An operator that loses the Lease stops kopf; `main` then starts it again, as a
+standby.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ from fairlead_process.policies import installed_policies
 class NothingHandled(kopf.DiffBaseStorage):
     """Stores no last-handled configuration on pools.
 
-    Kopf uses it to tell updates from creations. The operator handles neither, because every reconciliation reads the
-    whole pool. The annotation would hold each pool's spec a second time and cost a write per change of it.
+    Kopf uses it to tell updates from creations. The operator does not need this, because every reconciliation reads the
+    whole pool. The annotation would store each pool's spec a second time and cost a write per change.
     """
 
     def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
@@ -78,7 +78,9 @@ class ServesPools(Protocol):
 
 
 class EndlessPauses:
-    """Pauses between kopf's attempts at one request: an outage of any length must not end the operator."""
+    """Pauses between kopf's attempts at one request; they never end, because an outage of any length must not end the
+    operator.
+    """
 
     def __iter__(self) -> Iterator[float]:
         """1, 2, 4, … seconds, then 15 each time."""
@@ -179,14 +181,14 @@ def _pool_workers(
 async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:
     """Renew the Lease as long as it is held, then stop kopf.
 
-    FencedCluster lets no write through that kopf still tries until it has stopped.
+    Until kopf has stopped, FencedCluster blocks its writes.
     """
     await election.lead()
     memo.lease_lost.set()
 
 
 async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
-    """Release the Lease for the next operator, once nothing acts any more."""
+    """Release the Lease for the next operator, after all work has stopped."""
     leading.cancel()
     await asyncio.gather(leading, return_exceptions=True)
     try:
@@ -239,20 +241,20 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
     if not settings.namespaces:
         with contextlib.suppress(ClusterError):
             if not await cluster.may_list_definitions():
-                logger.warning("no right to list CustomResourceDefinitions: a new one is noticed at the next start")
+                logger.warning("no right to list CustomResourceDefinitions: a new resource kind is noticed only at the next start")
                 kopf_settings.scanning.disabled = True
 
 
 async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceConfig) -> kopf.AiohttpSession:
-    """Make kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
+    """Creates kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
 
-    A session that kopf makes itself has no bound: when many pools appear at once it opens a connection for each, and
-    the renewal of the Lease waits behind them all.
+    A session created by kopf has no bound: when many pools appear at once it opens a connection for each, and the
+    renewal of the Lease would wait behind them all.
     """
     server, session = await open_session(kubeconfig, connections, trace)
     return kopf.AiohttpSession(server=server, aiohttp_session=session)
 
 
 async def stop(memo: kopf.Memo) -> None:
-    """Undo as much of `start` as was done."""
+    """Undo those steps of `start` that were done."""
     await memo.closing.aclose()

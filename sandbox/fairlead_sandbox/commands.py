@@ -22,20 +22,24 @@ state_dir_option = click.option(
     default=STATE_DIR,
     show_default=True,
     envvar=STATE_DIR_VARIABLE,
-    help="Where the sandbox keeps everything.",
+    help="State directory of the sandbox.",
 )
 
 
 @click.command()
 @state_dir_option
-@click.option("--routers", type=click.IntRange(1, 8), default=2, show_default=True, help="How many gateways to run.")
-@click.option("--apis", type=click.IntRange(1, 3), default=1, show_default=True, help="How many control APIs to run, on one database.")
-@click.option("--operators", type=click.IntRange(1, 3), default=1, show_default=True, help="How many operators to run; one of them acts.")
+@click.option("--routers", type=click.IntRange(1, 8), default=2, show_default=True, help="Number of gateways to run.")
+@click.option(
+    "--apis", type=click.IntRange(1, 3), default=1, show_default=True, help="Number of control APIs to run, with one shared database."
+)
+@click.option(
+    "--operators", type=click.IntRange(1, 3), default=1, show_default=True, help="Number of operators to run; one of them is active."
+)
 @click.option("--demo/--no-demo", default=True, show_default=True, help="Create a demo pool of four simulated instances if there is none.")
 @click.option(
-    "--load/--no-load", default=True, show_default=True, help="Replay a generated trace on the demo pool, so that the pages are alive."
+    "--load/--no-load", default=True, show_default=True, help="Replay a generated trace on the demo pool, so that the pages show activity."
 )
-@click.option("--chart", is_flag=True, help="Install the Helm chart here and run its pods, instead of the processes themselves.")
+@click.option("--chart", is_flag=True, help="Install the Helm chart here and run its pods, instead of running the processes directly.")
 @click.option("--detach", "-d", is_flag=True, help="Return when everything is ready and leave it running in the background.")
 @click.option("--in-background", is_flag=True, hidden=True)
 def up(
@@ -83,7 +87,7 @@ def status(state_dir: Path, as_json: bool) -> None:
 
 @click.command()
 @state_dir_option
-@click.option("--follow", "-f", is_flag=True, help="Go on printing what is added.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines.")
 @click.option(
     "--tail", "-n", "count", type=click.IntRange(min=0), default=None, help="Lines from the end of each log (default 200, or 10 of each)."
 )

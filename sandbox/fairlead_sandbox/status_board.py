@@ -1,4 +1,4 @@
-"""`fairlead status` shows the processes of a sandbox as they are now, even when its note is out of date."""
+"""`fairlead status` shows the processes of a sandbox in their present state, even if its note is out of date."""
 
 import asyncio
 from dataclasses import asdict, dataclass

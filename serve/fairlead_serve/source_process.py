@@ -1,6 +1,6 @@
 """The process of the source: `python -m fairlead_serve.source_process --state-dir DIR --file FILE`.
 
-It prints `ready` once its first round is through.
+It prints `ready` after its first round.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from fairlead_serve.state_files import StateFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """Settings of the source: the operator's, as far as it plays the operator's part."""
+    """Settings of the source: the operator's, as far as they apply."""
 
     control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))

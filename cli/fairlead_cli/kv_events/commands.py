@@ -18,7 +18,7 @@ from fairlead_process.kinds import Address
 from fairlead_process.option_types import KindOption, WholeOption
 
 LARGEST_ERROR = 0.005
-"""Share of the sum of cached tokens."""
+"""Largest accepted error, as a share of the sum of cached tokens."""
 SMALLEST_EXACT_SHARE = 0.98
 _BAD_ROWS_SHOWN = 5
 
@@ -36,7 +36,7 @@ def kv_events() -> None:
     "--hash-seed", "seeds", multiple=True, default=("0",), show_default=True, help="The engine's PYTHONHASHSEED, to recompute its hashes."
 )
 def check(recording: Path, as_json: bool, rows: bool, seeds: tuple[str, ...]) -> None:
-    """Feed an index with RECORDING and compare the prompt tokens it says are cached with those the engine counted.
+    """Build an index from RECORDING and compare the cached prompt tokens that it predicts with the engine's own counts.
 
     The exit code is 1 if the sums differ by more than 0.5 %, or fewer than 98 % of the requests are exact.
     """

@@ -1,4 +1,6 @@
-"""Tables of moves: session migrations, part of a session's bindings, re-routes of requests, which are not; rollups."""
+"""Tables of moves: session migrations, which change a session's binding; re-routes of requests, which do not; and
+rollups.
+"""
 
 from sqlalchemy import BigInteger, Boolean, Column, Computed, DateTime, Double, Index, Integer, Table, Text, false, text
 
@@ -11,13 +13,13 @@ PAID_OFF = (
 )
 """Whether the real TTFT was below the one predicted for staying.
 
-True only where a gain was predicted; unknown while either number is.
+True only if a gain was predicted; null while either number is unknown.
 """
 
 RARE = "outcome NOT IN ('underway', 'completed')"
-"""Moves that a matrix of their outcome counts out of a small index, as their rows lie far apart.
+"""Condition for moves that a matrix of outcomes counts from a small index, because their rows lie far apart.
 
-A statement must say so in these words, as the database does not infer it from the outcome asked for.
+A statement must repeat this condition literally, because the database cannot infer it.
 """
 
 _COUNTED = [
@@ -79,7 +81,7 @@ reroutes = _moves("reroutes", bound=False)
 
 
 def _rollup(name: str) -> Table:
-    """How many moves a pool had in one bucket, and the seconds of TTFT that `compared` migrations won."""
+    """How many moves a pool had in one bucket, and the seconds of TTFT that `compared` migrations saved."""
     return Table(
         name,
         metadata,
@@ -102,8 +104,8 @@ move_rollup_queue = Table(
     Column("minute", DateTime(timezone=True), nullable=False),
     Index(None, "pool_id", "minute"),
 )
-"""Minutes whose moves changed since they were rolled up, in any number of rows each.
+"""Minutes whose moves changed since their rollup; a minute may have several rows.
 
-Triggers write them in the transaction that adds a move or sets its outcome, so no writer can forget one. No row is
-written twice, so no writer waits for another.
+Triggers add rows in the transaction that adds a move or sets its outcome, so no writer can forget them. Rows are only
+added, so no writer waits for another.
 """

@@ -1,7 +1,4 @@
-"""A pool's instances, sessions and traffic when a change is planned.
-
-The change's effects are estimated from them.
-"""
+"""The facts about a pool's instances, sessions and traffic from which the effects of a planned change are estimated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from fairlead_api.infra.errors import NotFound
 
 NO_TRANSFERS = Transfers(tried=0, came=0, mean_seconds=0.0)
 HEAVY_SHARE = 0.10
-"""A change is heavy when it moves more than this share of sessions."""
+"""A change is heavy if it moves more than this share of the sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +32,7 @@ class InstanceUse:
     recent_tokens: int = 0
 
     def entry(self, anchors: int) -> InstanceEntry:
-        """The instance's line in a routing table that gives every instance `anchors` anchors."""
+        """The instance's entry in a routing table that gives every instance `anchors` anchors."""
         return InstanceEntry(id=self.id, address="", role=self.role, state=self.state, weight=self.weight, anchors=anchors)
 
 
@@ -75,7 +72,7 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The share of recorded `requests` that would have had a certain fate."""
+    """The share of recorded `requests` that would have had a certain outcome."""
 
     share: float
     requests: int
@@ -83,13 +80,13 @@ class Replay:
 
 
 class EvidenceReader(Protocol):
-    """Reads it from the database. Raises NotFound for a pool without a usable spec."""
+    """Reads the evidence from the database. Raises NotFound for a pool without a usable spec."""
 
     async def use(self, pool: PoolKey, now: datetime) -> PoolUse:
         """Present instances, sessions, and the traffic of the last five minutes."""
 
     async def latencies(self, pool: PoolKey, now: datetime) -> Mapping[str, Mapping[int, int]]:
-        """The requests of the past day by the cell of their latencies (`fairlead.latency_cells`), by priority class."""
+        """The past day's requests by latency cell (`fairlead.latency_cells`), for each priority class."""
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
         """Decisions for which every candidate's predicted TTFT exceeded `ttft_seconds`; None if none was sampled."""

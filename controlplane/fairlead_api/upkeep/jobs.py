@@ -38,8 +38,8 @@ async def scheduled(
     """Runs the jobs while the context is open: each once at the start, then at its interval."""
 
     async def tell_audit_head(_: datetime) -> None:
-        """Writes the head to the process's log, which is kept outside the database: it proves later what the audit log
-        was.
+        """Writes the head to the process's log, which is kept outside the database: it later proves the content of the
+        audit log.
         """
         head = await audit_head()
         if head is not None:
@@ -116,7 +116,7 @@ class Alone:
 
 
 def guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
-    """A run of the job that never raises: it counts every outcome, and logs a problem when that is new."""
+    """A run of the job that never raises: it counts every outcome, and logs a problem when it first occurs."""
     told = ""
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""How the public API is called: an answer of a type, a stream, or a problem."""
+"""How the public API is called; the result is an answer of a type, a stream, or a problem."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -51,7 +51,7 @@ class ApiCalls:
         return type(self)("", token, http=self._http, own_header=self._own_header)
 
     async def close(self) -> None:
-        """Closes the connections, also those of every client made by `with_token`."""
+        """Closes the connections, including those of every client made by `with_token`."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -118,7 +118,7 @@ def path_of(pool: PoolKey) -> str:
 
 
 def subject_of(pool: PoolKey | None, instance: str | None) -> str:
-    """The path of all pools, of one, or of an instance of it."""
+    """The path for all pools, for one pool, or for one of its instances."""
     of_pool = "" if pool is None else f"/pools/{path_of(pool)}"
     return "/v1" + of_pool + ("" if instance is None else f"/instances/{segment(instance)}")
 

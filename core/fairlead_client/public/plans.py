@@ -11,7 +11,7 @@ from fairlead_client.resources.simulations import Simulation, SimulationItem, Si
 
 
 class PlanCalls(ApiCalls):
-    """A plan is made, looked at, applied and undone."""
+    """Calls that make, read, apply and undo plans."""
 
     async def create_plan(self, pool: PoolKey, request: PlanRequest) -> Plan:
         return await self._call("POST", f"/v1/pools/{path_of(pool)}/plans", Plan, body=request)
@@ -45,7 +45,7 @@ class PlanCalls(ApiCalls):
         return await self._call("GET", "/v1/schedules", Page[ScheduleItem], query=filters)
 
     async def schedule(self, pool: PoolKey, name: str, *, start: str | None = None) -> ScheduleDetail:
-        """`start` is the beginning of the week shown, as RFC 3339."""
+        """A schedule with a week of windows; `start` is the beginning of the week, as RFC 3339."""
         return await self._call("GET", f"/v1/schedules/{path_of(pool)}/{segment(name)}", ScheduleDetail, query={"from": start})
 
     async def bounds(self, pool: PoolKey, *, at: str = "now") -> InForceAt:

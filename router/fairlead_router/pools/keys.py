@@ -1,5 +1,4 @@
-"""The gateway's check of API keys: whose key it is, whether it opens the requested pool, and whether it is within its
-limits.
+"""The gateway's check of API keys: whether a key is valid, opens the requested pool, and is within its limits.
 
 A key is looked up by the SHA-256 of the client's text. A lookup need not take constant time: its duration depends on
 the digest, from which no key can be computed.
@@ -26,7 +25,7 @@ Shown = Iterable[tuple[bytes, bytes]]
 
 
 class GatewayKey:
-    """One key and what is left of its limits at this router."""
+    """One key and its remaining limits at this router."""
 
     __slots__ = ("facts", "limits")
 

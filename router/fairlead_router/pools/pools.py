@@ -1,4 +1,4 @@
-"""All pools of this router: which serves a request, and how routing tables and bindings reach them."""
+"""All pools of this router: finds the pool for a request, and applies routing tables and bindings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _dated(binding: Binding, ahead_seconds: float) -> Binding:
 
 
 TELL_SECONDS = 10.0
-"""A scheduler's failures are logged at most this often; it is ticked fifty times a second."""
+"""A scheduler's failures are logged at most once in this time; the scheduler is ticked fifty times a second."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Pools:
         """The control API's clock, as heard by this router."""
         self._routers = 1
         self.routers_told_at: float | None = None
-        """When the API reported how many live routers there are; None while the number is assumed."""
+        """When the API last reported the number of live routers; None while the number is assumed."""
         self._kept_sessions: dict[str, dict[str, float]] = {}
         """Keyed by pool: the sessions whose decisions are all kept, and until when."""
 

@@ -1,6 +1,6 @@
-"""A light HTTP/1.1 client: keep-alive connections, streamed answers handed over as they arrive.
+"""A light HTTP/1.1 client: keep-alive connections, and streamed answers passed on as they arrive.
 
-It costs half the CPU of a general client, on the machine whose router it measures:
+It needs half the CPU time of a general client, which matters on the machine whose router it measures:
 docs/decisions/0002-replay-client.md.
 """
 
@@ -160,15 +160,16 @@ class Connection(asyncio.Protocol):
 
 
 class HttpClient:
-    """Idle connections per origin, latest used first. Unbounded: the caller bounds what is in flight."""
+    """Idle connections per origin, the most recently used first. Unbounded: the caller limits the
+    requests in flight.
+    """
 
     def __init__(self) -> None:
         self._idle: dict[Origin, list[Connection]] = {}
         self._tls: ssl.SSLContext | None = None
 
     async def request(self, origin: Origin, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Exchange one request. A kept connection that turns out to be closed before answering is replaced by a new
-        one, once.
+        """Exchange one request. If a reused connection is closed before the answer, it is replaced by a new one, once.
 
         Raises ConnectFailed, ConnectionBroke or AnswerMalformed.
         """

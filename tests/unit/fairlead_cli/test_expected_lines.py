@@ -30,7 +30,7 @@ def test_figures_are_printed_for_now_and_with_the_plan_and_unknown_ones_with_the
     assert "seeds 0 and 1 (with this plan also at 0.8 and 1.25 times the rate). The change" in head
     assert lines == [
         "  in time: 80.0% now, 95.0% with this plan",
-        "  of prompt tokens from caches: cannot be known; chance decides",
+        "  of prompt tokens from caches: unknown; chance decides",
         "  sessions that move: 2 now, 42 with this plan",
     ]
 

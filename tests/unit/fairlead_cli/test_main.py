@@ -48,7 +48,7 @@ def test_a_question_that_nobody_is_there_to_answer_is_a_failure_with_its_remedy(
     monkeypatch.setattr(command_line, "_load", lambda name, command: click.Command(name=name, callback=lambda: click.confirm("Apply?")))
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert command_line.run(["up"]) == 1
-    assert "nothing was changed; answer in advance with --yes" in capsys.readouterr().err
+    assert "nothing was changed; pass --yes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["bogus"], ["up", "--routers", "0"], ["up", "--no-such-option"], ["logs", "a", "b"]])
@@ -64,7 +64,7 @@ def test_a_subcommand_whose_packages_are_missing_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "fairlead_sandbox.commands", None)
     assert command_line.run(["up"]) == 1
-    assert "`fairlead up` is not installed completely" in (error := capsys.readouterr().err)
+    assert "`fairlead up` is not completely installed" in (error := capsys.readouterr().err)
     assert "install fairlead[sandbox]" in error
 
 

@@ -100,7 +100,7 @@ def test_decisions_are_listed_by_why_they_are_kept_and_how_their_requests_ended(
 
 
 def test_all_decisions_of_a_session_are_kept_listed_and_let_go(run: Command) -> None:
-    assert run("sessions kept chat", "viewer")[1].startswith("No session has all of its decisions kept.")
+    assert run("sessions kept chat", "viewer")[1].startswith("All decisions are kept for no session.")
     code, out, _ = run("sessions keep chat conversation-1 --minutes 20")
     assert code == 0 and out.startswith("All decisions of session conversation-1 of default/chat are kept until 2")
     (row,) = run("sessions kept chat", "viewer")[1].splitlines()[1:]
@@ -108,7 +108,7 @@ def test_all_decisions_of_a_session_are_kept_listed_and_let_go(run: Command) -> 
     assert [one["session"] for one in json.loads(run("sessions kept chat -o json")[1])["sessions"]] == ["conversation-1"]
     assert (
         run("sessions let-go chat conversation-1")[1]
-        == "Decisions of session conversation-1 of default/chat are kept like those of others.\n"
+        == "From now on, only a sample of the decisions of session conversation-1 of default/chat is kept.\n"
     )
     assert json.loads(run("sessions kept chat -o json")[1])["sessions"] == []
     assert run("sessions keep chat one --minutes 61")[0] == 2
@@ -182,7 +182,7 @@ def test_a_plan_is_listed_shown_applied_and_taken_back(run: Command, fake: FakeP
 
 
 def test_the_audit_log_is_verified_against_a_kept_head(run: Command) -> None:
-    assert "is whole" in run("audit verify")[1]
+    assert "is intact" in run("audit verify")[1]
     code, _, err = run("audit verify --head 7")
     assert (code, err.count("\n")) == (2, 1)
     assert "write ID:CHAIN" in err

@@ -34,7 +34,7 @@ class Meanwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRow:
-    """A quantity in words, without the change and with it; `unknown` says why it cannot be relied on."""
+    """A quantity in words, without the change and with it; `unknown` says why it is not reliable."""
 
     words: str
     before: str
@@ -55,9 +55,9 @@ QUANTITIES = {
 class PlanPage(Context):
     """The page of a plan.
 
-    `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists what
-    was changed since the plan. `can_repeat`: it was not applied, so the same change can
-    be planned again. `expectation` is None if it could not be read; `at_work`: it is being found out.
+    `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists what was
+    changed since the plan. `can_repeat`: whether it was not applied, so that the same change can be planned again.
+    `expectation` is None if it could not be read; `at_work`: whether its simulation is in progress.
     """
 
     template: ClassVar[str] = "pages/plan.html"
@@ -79,9 +79,11 @@ class PlanPage(Context):
     at_work: bool
     expected: list[ExpectedRow]
     headline: ExpectedRow | None
-    """The share in time that the simulation found; None if it cannot be relied on."""
+    """The share in time according to the simulation; None if it is not reliable."""
     estimates: bool
-    """Whether what the plan itself foresees is shown: where no simulation is there or to come that may contradict."""
+    """Whether the plan's own estimates are shown: only if no simulation exists or is expected that might contradict
+    them.
+    """
 
 
 REFUSALS = frozenset({400, 403, 409, 422})
@@ -109,7 +111,7 @@ async def apply(visit: Visit) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Makes the inverse plan and leads to it."""
+    """Makes the inverse plan and redirects to it."""
     plan_id = _id(visit)
     try:
         inverse = await visit.api.undo_plan(plan_id)
@@ -121,7 +123,7 @@ async def undo(visit: Visit) -> Response:
 
 
 async def again(visit: Visit) -> Response:
-    """Plans the same change of the object as it is now, and leads to that plan."""
+    """Plans the same change for the object as it is now, and redirects to that plan."""
     plan_id = _id(visit)
     try:
         anew = await visit.api.plan_again(plan_id)
@@ -170,7 +172,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
 
 
 def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:
-    """What the API says was changed meanwhile, newest first."""
+    """The API's description of what changed meanwhile, newest first."""
     found = [
         Meanwhile(revision=None, by=one.by or "somebody", at=one.at, reason=one.reason, changes=changes_of(one.diff))
         for one in conflict.meanwhile

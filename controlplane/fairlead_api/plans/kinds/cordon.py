@@ -16,7 +16,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class CordonQuestion(MarkQuestion):
-    """What would cordoning an instance, or ending that, do?"""
+    """Asks for the effect of cordoning an instance, or of ending that."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return (cordon_effect if self.is_set else uncordon_effect)(known.use, self.instance, known.policies)
@@ -28,14 +28,14 @@ class CordonQuestion(MarkQuestion):
 def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> PlanEffect:
     """A cordoned instance keeps its requests in flight and gets no new ones: its sessions move with their next request.
 
-    It is not replaced, so the others carry its load. Raises NotFound.
+    It is not replaced, so the other instances take over its load. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state not in ACCEPTING:
         return PlanEffect(notes=[f"{instance} is {one.state} and gets no new requests anyway."])
     left = [use for use in pool.instances if use.state in ACCEPTING and use.role is one.role and use is not one]
-    go_on = "1 instance of role {} goes on" if len(left) == 1 else f"{len(left)} instances of role {{}} go on"
-    alone = f"Nobody else of role {one.role} takes requests: every new request will be refused until it is uncordoned."
+    go_on = "1 instance of role {} goes on serving" if len(left) == 1 else f"{len(left)} instances of role {{}} go on"
+    alone = f"No other instance of role {one.role} takes requests: every new request will be refused until it is uncordoned."
     anchors = pool.facts.anchors_per_instance
     before = [use.entry(anchors) for use in pool.instances]
     return PlanEffect(

@@ -1,4 +1,4 @@
-"""The evidence for estimates of plans' effects: instances, sessions, and the traffic of the last minutes."""
+"""The data from which plans' effects are estimated: instances, sessions, and the traffic of the last minutes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -44,7 +44,7 @@ FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_secon
 WHERE best IS NOT NULL
 """
 REPLAYED = timedelta(minutes=30)
-"""The age up to which decisions are replayed."""
+"""Maximum age of decisions that are replayed."""
 
 
 class PostgresEvidence:

@@ -30,7 +30,7 @@ from fairlead_client.resources.plans import HandOverResult, Plan, PlanState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFilter:
-    """Filter of plans; the range is of when they were made."""
+    """Filter of plans; the range selects by their creation time."""
 
     pool: str | None = None
     kind: PlanKind | None = None
@@ -42,7 +42,7 @@ class PlanFilter:
 plans, pools = tables.plans, tables.pools
 _PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
 _LOOKED_BACK = timedelta(days=7)
-"""How long the API may be down and still close the plans that it left open."""
+"""How long the API may have been down and still close plans that it left open."""
 _MOST = 100
 
 
@@ -180,7 +180,7 @@ class PostgresPlans:
 
 
 async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
-    """The pool's row, also of one that was deleted: a plan may create it again. Raises NotFound."""
+    """The pool's row, even if the pool was deleted: a plan may create it again. Raises NotFound."""
     row = (await connection.execute(select(pools.c.id).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name))).one_or_none()
     if row is None:
         raise NotFound("pool", str(pool))

@@ -5,8 +5,8 @@ id as the binding in force, or another writer's newer binding, which replaces ou
 from the API and the pending change it follows, so that the API can see exactly what this router knew
 (`fairlead.binding_races`).
 
-The API keeps an instance and a rank; here a home is a target (`fairlead.targets`). The API's rank is kept too, since a
-home cannot be found before it is known which ranks its instance has, and must be found again afterwards.
+The API stores an instance and a rank; here a home is a target (`fairlead.targets`). The API's rank is kept too: the
+target can be determined only once the ranks of the instance are known.
 """
 
 import math
@@ -20,25 +20,27 @@ from fairlead.tables import PoolKey
 from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
 REFRESHES_PER_TTL = 4
-"""How often an active session that stays where it is is reported within its TTL."""
+"""Within its TTL, an active session that does not move is reported this many times."""
 
 MOST_TOLD = 5_000
 """Sessions of a pool that are reported at once when the API turns out to lack them."""
 MOST_PENDING = 32
-"""Own changes of a session that are kept until the API answers; of older ones, while it is away, only the number."""
+"""Own changes of a session that are kept until the API answers; while the API is unreachable, older ones are only
+counted.
+"""
 
 
 @dataclass(slots=True)
 class _Known:
     binding: Binding
-    """Its `instance` is the target, its `rank` the one that was reported or chosen, known here or not."""
+    """Its `instance` is the target; its `rank` is the reported or chosen rank, even if the target is not known yet."""
     used_at: float
     group: tuple[str | None, bool]
     """The owner whose requests it has here, None if it has none, and whether it has more than one."""
     reported_at: float
     """When the API last heard from this router about the session, or informed it."""
     confirmed_version: int = 0
-    """The newest version from the API."""
+    """The newest version received from the API."""
     pending: list[BindingChange] = field(default_factory=list)
     """The newest own changes the API has not answered yet, oldest first; each follows the one before it."""
     forgotten: int = 0
@@ -48,7 +50,9 @@ class _Known:
     held_back: bool = False
     """Whether the API has not heard of it, as its owner has made up too many."""
     asked: str | None = None
-    """The change by which a person gave the session this home, until a request of it goes there from this router."""
+    """The change by which a person gave the session this home, until this router sends a request of
+    the session there.
+    """
 
 
 ELSEWHERE = None, False
@@ -65,8 +69,8 @@ class SessionBindings:
     up names has its own forgotten. While an owner has more than half of the limit in sessions of one request, a
     further one is reported only at its second request.
 
-    Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there, and adds their instances
-    to `changed` then. Instances here are targets.
+    Keeps `InstanceLoad.sessions` of its loads equal to the number of sessions bound there, and adds instances whose
+    number changes to `changed`. Instances here are targets.
     """
 
     def __init__(
@@ -99,8 +103,8 @@ class SessionBindings:
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
         """These instances have several data-parallel ranks as targets; every other instance is one target. Sessions
-        stay at their instances, and at their ranks as far as those are known; a session of which no rank is known gets
-        one by its name, the same at every router.
+        stay at their instances, and at their ranks if these are known; a session without a known rank gets one by its
+        name, the same at every router.
         """
         if ranked == self._ranked:
             return
@@ -276,12 +280,12 @@ class SessionBindings:
             known.forgotten += 1
 
     def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
-        """Take the API's binding for a session; a version not newer than the newest known one is ignored, except that
-        it ended (keeps its version).
+        """Take over the API's binding for a session. A version not newer than the newest known one is ignored, except
+        for the end of a binding, which has the same version.
 
-        `lost` are ids of changes the API has refused. If a pending one is among them, it and all that follow it are
-        dropped, and then the API's binding counts even if it is older than the known one: the database was restored.
-        Returns how many moves were lost that way.
+        `lost` are ids of changes that the API refused. If a pending change is among them, it and all later ones are
+        dropped, and the API's binding counts even if it is older than the known one, because the database was restored.
+        Returns the number of moves lost that way.
         """
         known = self._known.get(binding.session)
         if self._ranked and binding.instance is not None:
@@ -317,8 +321,8 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """The change at `place` lost, or an earlier one that is no longer kept. So all changes after it lost too, and
-        those before it are settled.
+        """The change at `place`, or an earlier one that is no longer kept, lost. So all later changes lost too, and all
+        earlier ones are settled.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's
@@ -351,8 +355,8 @@ class SessionBindings:
         return known is not None and known.asked is not None
 
     def arrive(self, session: str) -> str | None:
-        """A request of the session goes to its home. Returns the change by which a person chose that home, at the first
-        such request.
+        """Record that a request of the session goes to its home. For the first such request after a person chose that
+        home, returns the person's change.
         """
         known = self._known.get(session)
         if known is None:
@@ -361,7 +365,7 @@ class SessionBindings:
         return change
 
     def set_context(self, session: str, context_tokens: int) -> None:
-        """How many tokens the session's last turn held (prompt and output)."""
+        """Record how many tokens the session's last turn held (prompt and output)."""
         known = self._known.get(session)
         if known is not None and known.binding.context_tokens != context_tokens:
             known.binding = _with_context(known.binding, context_tokens)
@@ -437,7 +441,7 @@ def _asked(binding: Binding) -> str | None:
 
 
 def _with_context(binding: Binding, context_tokens: int) -> Binding:
-    """As `replace` would make it, which takes three times as long; every request that ends comes through here."""
+    """Like `replace`, but three times as fast; every request that ends comes through here."""
     return Binding(
         pool=binding.pool,
         session=binding.session,
@@ -454,6 +458,6 @@ def _with_context(binding: Binding, context_tokens: int) -> Binding:
 
 
 def _rank(binding: Binding) -> int | None:
-    """The rank of a home: the target's, or the reported one while the instance's ranks are unknown."""
+    """The rank of a home: that of the target, or the reported one while the instance's ranks are unknown."""
     found = None if binding.instance is None else rank_of(binding.instance)
     return binding.rank if found is None else found

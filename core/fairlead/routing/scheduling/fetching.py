@@ -1,9 +1,9 @@
 """Fetching: whether a session that moves takes its KV blocks along, how long its request may wait for them, and what is
 learned from it. For pools whose engines hand blocks on when they are asked (`spec.engine.kvTransfer`).
 
-The instance that holds the blocks computes what is new of the prompt too, since it names the blocks of a whole prompt.
-So a move costs what is new there, behind what that instance computes already, and the transfer; staying away from it
-costs the whole prompt at the new instance.
+The instance that holds the blocks also computes the new part of the prompt, since it hands on the blocks of a whole
+prompt. So a move with a transfer costs the computation of the new part there, after its other work, plus the transfer;
+without a transfer the new instance computes the whole prompt.
 """
 
 from fairlead.instances import REACHABLE
@@ -20,8 +20,8 @@ PATIENCE_SECONDS = 10.0
 
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
-    """Whether the request can let `target` fetch its blocks from `source` first. Engines of a simulation fetch
-    without being asked.
+    """Whether the request can let `target` fetch its blocks from `source` first. Simulated engines fetch without being
+    asked.
     """
     if state.table.engine.handing_on is None:
         return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
@@ -83,8 +83,8 @@ def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
 
 
 def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[float | None, float]:
-    """A request is about to be sent: the predicted seconds of the transfer that comes first, and those after which it
-    is given up. None and 0 where engines fetch without being asked, or nothing is fetched.
+    """For a request about to be sent: the predicted seconds of the transfer that comes first, and the seconds after
+    which it is given up. None and 0 if engines fetch without being asked, or nothing is fetched.
     """
     source = tracked.transfer_from
     if state.table.engine.handing_on is None or source is None:

@@ -1,5 +1,5 @@
-"""Moving: sessions get a home and change it, queued requests change their queue, and each move is recorded with the
-predictions it was made by.
+"""Moving: sessions get and change their home, queued requests change their queue, and each move is recorded with the
+predictions on which it was based.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ class Moving:
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
         """Make `instance` the home of the request's session if the policy keeps homes and the present home need not
-        stay. True when an earlier home was left; `leave`, called with that home, gives the reason.
+        stay. Returns True if an earlier home was left; `leave`, called with that home, gives the reason.
         """
         state = self._state
         if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):
@@ -107,7 +107,7 @@ class Moving:
             self._state.recorder.bound(first)
 
     def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
-        """The session of a request that is to wait for another instance leaves its home for it when the request is
+        """Let the request's session leave its home for the instance that the request will wait for, when the request is
         sent; see `move_or_go_back`.
         """
         home = self._state.bindings.get(session)
@@ -118,11 +118,10 @@ class Moving:
         tracked.move = PendingMove(source=home.instance, departure=departure, room_tokens=room_tokens, decided_at=now)
 
     def move_or_go_back(self, tracked: TrackedRequest, move: PendingMove, now: float) -> bool:
-        """The request, already taken from its queue, is about to be sent: its session moves now. False if it did not,
-        and the request waits at the session's home again.
+        """The request, already taken from its queue, is about to be sent: its session moves now.
 
-        It goes back when there is no room any more, the session moved or migrations were paused meanwhile, unless that
-        home does not serve.
+        If there is no longer room, the session has moved, or migrations were paused meanwhile, the request goes back to
+        wait at the session's home, unless that home does not serve. Returns False in that case.
         """
         state, session, target = self._state, tracked.session, tracked.instance
         tracked.move = None
@@ -150,12 +149,12 @@ class Moving:
         return False
 
     def forced(self, home: str) -> Departure:
-        """Why a home has to be left; None while it can be kept."""
+        """Why a home must be left; None while it can be kept."""
         return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
-        """Whether a session with this home stays there whatever the policy says: migrations are paused, and it takes
-        requests.
+        """Whether a session with this home stays there regardless of the policy: migrations are paused, and the home
+        takes requests.
         """
         load = None if home is None or self._state.table.routing.migrations != MIGRATIONS_PAUSED else self._state.loads.get(home)
         return load is not None and load.is_candidate(now)
@@ -178,8 +177,8 @@ class Moving:
             self._state.recorder.bound(refresh)
 
     def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
-        """Ask the policy which queued requests of these instances to move, and move them; none while migrations are
-        paused, or when the policy raises an error.
+        """Ask the policy which queued requests of these instances to move, and move them; nothing moves while
+        migrations are paused, or if the policy raises an error.
         """
         state = self._state
         rebalances = state.policy.rebalances
@@ -213,8 +212,8 @@ class Moving:
         now: float,
         ttfts: Ttfts | None = None,
     ) -> None:
-        """Write down that a request left `source` for `target` and no session's home went with it. No move is
-        recorded when only the instance's ranks became known.
+        """Record that a request left `source` for `target` without a session's home. Nothing is recorded if it was only
+        assigned a rank of the same instance.
         """
         if is_part(target, source):
             return
@@ -224,7 +223,7 @@ class Moving:
         self._state.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
 
     def _move(self, tracked: TrackedRequest, move: QueuedMove, now: float) -> None:
-        """Move a queued request to another queue, with its session's home when that was the source."""
+        """Move a queued request to another queue, together with its session's home if that was the source."""
         state, target = self._state, move.target
         source, session = tracked.instance, tracked.session
         departure = Departure(cause=move.cause, ttfts=(move.source_ttft_seconds, move.target_ttft_seconds))
@@ -312,6 +311,6 @@ class Moving:
         )
 
     def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:
-        """The TTFT predicted for staying; None if the instance is gone, so that nothing can be predicted."""
+        """The TTFT predicted for staying; None if the instance is gone and nothing can be predicted."""
         state = self._state
         return state.view.predicted_ttft_seconds(tracked.request, source) if source in state.loads else None

@@ -70,7 +70,7 @@ async def test_the_only_instance_is_replaced_and_that_is_finished_when_the_new_o
     assert "RolloutFinished" not in stage.reasons()
     condition = stage.condition("Progressing")
     assert (condition["status"], condition["reason"]) == ("False", "ProgressDeadlineExceeded")
-    assert condition["message"].startswith("0 instances updated, none more for")
+    assert condition["message"].startswith("0 instances updated, no further one for")
     assert stage.pool()["status"]["currentRevision"] == former, "what it can go back to"
     await pass_rounds(stage, 30)
     assert stage.reasons()[-1] == "RolloutFinished"
@@ -110,7 +110,7 @@ async def test_a_rollout_that_costs_attainment_stops_and_survives_a_restart_of_t
     assert len(stopped) == 2
     condition = stage.condition("Progressing")
     assert (condition["status"], condition["reason"]) == ("False", "RolloutRegressed")
-    assert condition["message"].startswith("SLO attainment 60.0%, 95.0% when the rollout began; roll back, or change the pool to go on")
+    assert condition["message"].startswith("SLO attainment 60.0 %, 95.0 % when the rollout began; roll back, or change the pool to go on")
     assert stage.reasons().count("RolloutRegressed") == 1
 
 

@@ -235,7 +235,7 @@ async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
         operator.fake.world.roles_wanted[CHAT] = {"decode": 3, "prefill": 7}
         page = (await operator.http.get("/pools/default/chat")).text
         assert "Prefill to decode: 7 : 3 wanted, 6 : 0 serving." in page
-        assert "5 declared, 7 wanted now" in page
+        assert "5 declared, 7 desired now" in page
         assert page.count('step="any" value="5"') == 1, "a plan changes the declared number, whatever a window wants"
         assert page.count('step="any" value="3"') == 1, "what its InferencePoolRole asks for"
         assert "Scale prefill" in page
@@ -346,7 +346,7 @@ async def test_a_revision_of_the_spec_is_gone_back_to_in_four_clicks_from_the_ov
         assert applied.status_code == 303
         assert admin.fake.world.spec(CHAT)["routing"]["policy"] == "ear"
         refused = await admin.submit("/pools/default/chat/spec/plans", revision="2")
-        assert (refused.status_code, "the spec is so already" in refused.text) == (422, True)
+        assert (refused.status_code, "the spec already has these values" in refused.text) == (422, True)
     async with visitor("operator") as operator:
         page = (await operator.http.get("/pools/default/chat/spec")).text
         assert "Roll back…" not in page

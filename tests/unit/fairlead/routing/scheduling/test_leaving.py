@@ -112,7 +112,7 @@ def test_a_policy_that_keeps_homes_and_does_not_say_why_it_leaves_them_is_refuse
         binds = True
 
     entry = PolicyEntry(name="silent", intent="", build=lambda parameters, seed: Silent(), terms=PolicyTerms(rules=()))  # type: ignore[arg-type,return-value]
-    with pytest.raises(InvalidInput, match="does not say why they leave them; give it cause_to_leave"):
+    with pytest.raises(InvalidInput, match="lacks cause_to_leave; implement that method"):
         PolicyCatalogue({"silent": lambda: entry}).build(RoutingFacts(policy="silent"), 1)
 
 
