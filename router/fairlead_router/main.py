@@ -21,6 +21,7 @@ from fairlead.tables import RoutingTable
 from fairlead_client.internal import SystemApi
 from fairlead_process.clock import AwakeClock, SteadyClock
 from fairlead_process.doors import Door, take_files
+from fairlead_process.memory import give_back
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
@@ -33,7 +34,7 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
-from fairlead_router.limits import door_plans
+from fairlead_router.limits import REMEDY, door_plans, memory_limits
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
@@ -62,7 +63,7 @@ from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector, spool
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
-from fairlead_router.serving.body_memory import BodyMemory, memory_for_bodies
+from fairlead_router.serving.body_memory import BodyMemory, memory_of_process
 from fairlead_router.serving.client_connections import ConnectionLimits
 from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.http_server import GatewayServer, server_config
@@ -106,8 +107,8 @@ class Router:
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
-        largest = max(settings.max_body_bytes, settings.max_upload_bytes)
-        self.body_memory = BodyMemory(settings.body_memory_bytes or memory_for_bodies(largest))
+        self.limits = memory_limits(settings, memory_of_process())
+        self.body_memory = BodyMemory(self.limits.bodies, self.limits.largest)
         self.informing = Informing(self.pools, self.upstream, self.metrics)
         sender = Sender(self.upstream, self.calls)
         asking = UsageAsking(sender, self.now)
@@ -206,6 +207,13 @@ class Router:
             cors=Cors(settings.cors_origins),
         )
 
+    def log_limits(self) -> None:
+        """Say how the process's files and memory are shared, and whether the memory is enough for the worst case."""
+        connections = {name: door.most for name, door in self.doors.items()}
+        logger.info("limits", extra={"connections": connections, **self.limits.shown()})
+        if not self.limits.fit:
+            logger.warning("this process may need more memory than it has", extra={"remedy": REMEDY, **self.limits.shown()})
+
     def _synced(self) -> None:
         self.informing.synced = True
 
@@ -278,6 +286,8 @@ class Router:
             self.picker.sweep()
         if self._ticks % 250 == 0:
             self.upstream.close_idle()
+            if self.body_memory.has_fallen():
+                await asyncio.to_thread(give_back)
 
     async def let_go(self, server: GatewayServer) -> None:
         """Let clients and proxies find another router, and let requests end, including waiting ones; then `drain`.
@@ -344,6 +354,7 @@ async def serve(
     server = GatewayServer(config, loop, lambda: draining.append(loop.create_task(drain_then_exit())))
     router.start()
     await pickers.serve(router.picker)
+    router.log_limits()
     host, port = listener.getsockname()[:2]
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": ", ".join(settings.api_urls)})
     admin_host, admin_port = admin_listener.getsockname()[:2]

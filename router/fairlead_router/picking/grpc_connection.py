@@ -51,6 +51,7 @@ class GrpcConnection(asyncio.Protocol):
         is_full: Callable[[], bool] = lambda: False,
         memory: BodyMemory | None = None,
     ) -> None:
+        self.body_bytes = 0
         self.memory = memory or BodyMemory(2**40)
         self._is_full = is_full
         self._opener = opener
