@@ -92,8 +92,7 @@ class Door:
         return len(self._inside)
 
     def enter(self, visitor: Visitor) -> bool:
-        """Let a connection in, in place of one that has asked for nothing if need be. Otherwise the caller refuses it.
-        """
+        """Let a connection in, in place of one that asks for nothing if need be. Otherwise the caller refuses it."""
         if len(self._inside) >= self.most and not self._make_room():
             return False
         self._inside[visitor] = None

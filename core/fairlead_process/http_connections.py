@@ -61,7 +61,14 @@ def http_config(app: Any, door: Door, **more: Any) -> uvicorn.Config:
     bounded = type("BoundedAtDoor", (BoundedConnection,), {"door": door})
     return uvicorn.Config(
         app,
-        **{"http": bounded, "log_config": None, "access_log": False, "server_header": False, "timeout_keep_alive": KEEP_ALIVE_SECONDS, **more},
+        **{
+            "http": bounded,
+            "log_config": None,
+            "access_log": False,
+            "server_header": False,
+            "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+            **more,
+        },
     )
 
 

@@ -281,6 +281,7 @@ class Router:
         if self.company is not None:
             self.company.let_stale_go()
         self.pools.tick()
+        self.body_memory.look()
         if self._ticks % 5 == 0:
             self.calls.sweep()
             self.picker.sweep()

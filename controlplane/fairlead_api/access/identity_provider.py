@@ -246,9 +246,7 @@ class OpenIdProvider:
             raise self._away(f"the identity provider does not answer with a JSON object at {url}: {status}")
         return status, found
 
-    async def _read_whole(
-        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None
-    ) -> tuple[int, bytes]:
+    async def _read_whole(self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> tuple[int, bytes]:
         """Status and body. A compressed one is refused: it may be a thousand times as large. Raises TimeoutError."""
         content = bytearray()
         async with (

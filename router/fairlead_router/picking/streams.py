@@ -20,7 +20,15 @@ from fairlead_router.picking.exchange import (
     TooLarge,
     Whole,
 )
-from fairlead_router.picking.grpc_stream import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, UNAVAILABLE, GrpcStream
+from fairlead_router.picking.grpc_stream import (
+    DEADLINE_EXCEEDED,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    RESOURCE_EXHAUSTED,
+    UNAVAILABLE,
+    GrpcStream,
+)
 from fairlead_router.picking.messages import AnswerAtOnce, BodyCame, HeaderList, Incoming, PassHeaders, Side
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.picking.picker import Picker

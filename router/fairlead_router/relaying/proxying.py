@@ -195,7 +195,9 @@ class Proxy:
         if isinstance(verdict, Refusal):
             seconds = failure.retry_after_seconds or verdict.retry_after_seconds
             status = failure.status or verdict.status
-            return replace(verdict, message=f"{verdict.message}; the last: {failure.shown(instance)}", status=status, retry_after_seconds=seconds)
+            return replace(
+                verdict, message=f"{verdict.message}; the last: {failure.shown(instance)}", status=status, retry_after_seconds=seconds
+            )
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:

@@ -48,9 +48,13 @@ class BodyMemory:
         self.held = 0
         self._highest = 0
 
+    def look(self) -> None:
+        """Called many times a second: remember how much was held."""
+        if self.held > self._highest:
+            self._highest = self.held
+
     def has_fallen(self) -> bool:
         """Called now and then: whether so much less is held than before that the system should have memory back."""
-        self._highest = max(self._highest, self.held)
         if self._highest - self.held < WORTH_GIVING_BACK:
             return False
         self._highest = self.held

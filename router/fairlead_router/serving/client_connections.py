@@ -51,7 +51,6 @@ class ConnectionLimits:
     """The memory of all bodies together."""
     cors: Cors = field(default_factory=lambda: Cors(()))
 
-
     def full(self) -> BadRequest:
         """There is no place for one more connection."""
         message = f"this router has {self.door.most} connections already; try again, or another router"

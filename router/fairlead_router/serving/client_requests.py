@@ -82,8 +82,9 @@ class ClientRequest:
     """
 
     __slots__ = (
-        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held", "_id",
-        "_limit", "_memory", "_overflowed", "_owner", "_patience", "_pieces", "_size", "_standing", "_streaming", "_waiter", "_writable", "explains", "gone", "headers",
+        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held",
+        "_id", "_limit", "_memory", "_overflowed", "_owner", "_patience", "_pieces", "_size", "_standing", "_streaming",
+        "_waiter", "_writable", "explains", "gone", "headers",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory, headers: Set[bytes] = frozenset()) -> None:

@@ -252,9 +252,7 @@ async def test_who_is_let_in_under_anothers_name_sees_and_ends_nothing_of_theirs
     assert len(sources[0]) == len(sources[1]), "it does not grow with each"
 
 
-async def test_failed_logins_of_one_address_must_wait_and_good_ones_never(
-    api: ApiInstance, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_logins_of_one_address_must_wait_and_good_ones_never(api: ApiInstance, caplog: pytest.LogCaptureFixture) -> None:
     link = await api.admin.create_login_link(LoginLinkRequest(role=AccessRole.VIEWER))
     token = await api.admin.create_token(TokenRequest(name="ada", role=AccessRole.VIEWER))
     assert token.secret is not None

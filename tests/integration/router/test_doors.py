@@ -39,7 +39,7 @@ class Ports:
     health: int
 
     def files(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def memory(self) -> float:
         """In MiB."""
@@ -193,7 +193,9 @@ async def test_answers_that_nobody_reads_take_no_more_than_bodies_may(world: Wor
         asked = []
         for _ in range(25):
             reader, writer = await asyncio.open_connection("127.0.0.1", ports.clients, limit=1024)
-            writer.write(b"POST %s HTTP/1.1\r\nhost: x\r\nx-script: raw\r\ncontent-length: %d\r\n\r\n%s" % (CHAT.encode(), len(QUESTION), QUESTION))
+            writer.write(
+                b"POST %s HTTP/1.1\r\nhost: x\r\nx-script: raw\r\ncontent-length: %d\r\n\r\n%s" % (CHAT.encode(), len(QUESTION), QUESTION)
+            )
             asked.append((reader, writer))
         await asyncio.sleep(3)
         assert ports.memory() - before < 64 * 1.5 + 80, "of 300 MiB"

@@ -309,7 +309,7 @@ WAYS = {
     "half an answer": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf",
     "another's credential": b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n",
     "a redirect": b"HTTP/1.1 307 There\r\nlocation: http://10.9.8.7:8000/\r\ncontent-length: 0\r\n\r\n",
-    "its own words": b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s' % (len(WORDS), WORDS),
+    "its own words": b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(WORDS), WORDS),
 }
 
 
