@@ -7,14 +7,16 @@ from FAIRLEAD_DATABASE_URL.
 
 import os
 import time
+from functools import partial
 from typing import Any
 
 from alembic import context
 from sqlalchemy import create_engine, pool, text
 
+from fairlead_api.infra.connections import connected
 from fairlead_api.infra.partitions import is_partition
 from fairlead_api.infra.upgrading import LOCK_SECONDS
-from fairlead_api.settings import DatabaseSettings
+from fairlead_api.settings import DATABASE_SCHEME, DatabaseSettings
 from fairlead_api.tables import RETIRED, metadata
 from fairlead_process.environment import read
 from fairlead_process.starting import one_line_errors
@@ -39,7 +41,7 @@ def run_online() -> None:
     if not url:
         with one_line_errors("migrations"):
             url = read(DatabaseSettings, os.environ).url
-    engine = create_engine(url, poolclass=pool.NullPool)
+    engine = create_engine(DATABASE_SCHEME, creator=partial(connected, url), poolclass=pool.NullPool)
     with engine.connect() as connection:
         while not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LOCK}).scalar_one():
             connection.rollback()  # waiting inside a statement would hold up a concurrent index build of whoever has the lock, for ever
@@ -47,7 +49,6 @@ def run_online() -> None:
         lock_seconds = context.config.attributes.get("lock_seconds", LOCK_SECONDS)
         connection.execute(text(f"SET lock_timeout = '{round(lock_seconds * 1000)}ms'"))
         connection.execute(text("SET statement_timeout = '60s'"))
-        connection.execute(text("SET TIME ZONE 'UTC'"))  # as the API has it; days and hours begin where its do
         connection.commit()
         try:
             context.configure(

@@ -156,7 +156,7 @@ async def bindings_found(url: str, times: int = 400) -> list[Line]:
         names = [
             row[0] for row in connection.execute("SELECT session FROM sessions TABLESAMPLE SYSTEM (5) WHERE version = 2 LIMIT %s", (times,))
         ]
-    database = Database(url, READS, Pulse(url, 1.0))
+    database = Database(READS, Pulse(url, 1.0))
     reader = PostgresSessions(database)
     taken: list[float] = []
     try:

@@ -10,7 +10,7 @@ import httpx
 from benchmarks.web_budgets.budgets import Line, percentile
 
 from fairlead_testing.running.api import SECRETS
-from fairlead_testing.running.browser_site import SESSION_COOKIE
+from fairlead_testing.running.browser_site import session_cookie
 from fairlead_testing.running.tour import pages_of
 
 POOL = "big/p1"
@@ -36,7 +36,7 @@ def sessions(url: str, count: int) -> list[str]:
 def browser(url: str, session: str) -> httpx.Client:
     return httpx.Client(
         base_url=url,
-        cookies={SESSION_COOKIE: session},
+        cookies={session_cookie(url): session},
         headers={"accept-encoding": "gzip"},
         timeout=60,
         trust_env=False,

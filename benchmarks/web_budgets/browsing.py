@@ -11,7 +11,7 @@ from benchmarks.web_budgets.answering import HEATMAP, POOL
 from benchmarks.web_budgets.budgets import Line, percentile, say, slope
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from fairlead_testing.running.browser_site import CHROMIUM, CHROMIUM_ARGUMENTS, SESSION_COOKIE, wait_until
+from fairlead_testing.running.browser_site import CHROMIUM, CHROMIUM_ARGUMENTS, session_cookie, wait_until
 
 WEIGHT_KB, WEIGHT_WITH_CHARTS_KB = 60.0, 90.0
 DATA_KB = 160.0
@@ -56,7 +56,7 @@ def person(browser: Browser, url: str, session: str) -> BrowserContext:
     """A context of its own, so with an empty cache, that is signed in."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(60_000)
-    context.add_cookies([{"name": SESSION_COOKIE, "value": session, "url": url}])
+    context.add_cookies([{"name": session_cookie(url), "value": session, "url": url}])
     context.add_init_script(WATCH)
     return context
 

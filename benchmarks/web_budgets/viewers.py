@@ -21,7 +21,7 @@ import httpx
 from benchmarks.web_budgets.answering import HEATMAP, POOL
 from benchmarks.web_budgets.budgets import Line, percentile
 
-from fairlead_testing.running.browser_site import SESSION_COOKIE
+from fairlead_testing.running.browser_site import session_cookie
 
 STAY_SECONDS = 25.0
 CHART_SECONDS, PICTURE_SECONDS, HEATMAP_SECONDS = 10.0, 15.0, 60.0
@@ -117,7 +117,7 @@ class _Viewer:
 
     async def watch(self, opened: asyncio.Event) -> None:
         headers = {"accept-encoding": "gzip"}
-        cookies = {SESSION_COOKIE: self._session}
+        cookies = {session_cookie(self._url): self._session}
         await asyncio.sleep(self._number * 0.2)  # nobody comes at the same moment
         async with httpx.AsyncClient(base_url=self._url, cookies=cookies, headers=headers, timeout=60, trust_env=False) as self._http:
             for step in itertools.count():

@@ -16,6 +16,7 @@ from fairlead_cli.printing import steps, time_words
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, told
 from fairlead_client.resources.problems import Problem
+from fairlead_process.environment import without_credentials
 from fairlead_process.kinds import Addresses
 
 Answer = TypeVar("Answer")
@@ -30,7 +31,7 @@ def _addresses(_context: click.Context, _option: click.Parameter, text: str | No
     try:
         return _ADDRESSES.parse(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} cannot be used; write {_ADDRESSES.wanted}") from None
+        raise click.BadParameter(f"{without_credentials(text)!r} cannot be used; write {_ADDRESSES.wanted}") from None
 
 
 def _bearer(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:

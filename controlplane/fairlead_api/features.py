@@ -13,12 +13,13 @@ from fairlead_api.http.routes import Routes
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.copying import keep_ending_suspended_copies
 from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.infra.notices import Notice
 from fairlead_api.infra.notifying import listen
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.pulse import Pulse
 from fairlead_api.infra.sharing import Recent, Shared
-from fairlead_api.infra.upgrading import upgrade
+from fairlead_api.infra.upgrading import older, upgrade
 from fairlead_api.settings import Settings
 from fairlead_process.policies import installed_policies
 from fairlead_process.tasks import Tasks
@@ -42,6 +43,7 @@ class Infra:
     background: Database
     partitions: Partitions
     telemetry: Telemetry
+    lost_commits: LostCommits
     policies: PolicyCatalogue
     present: Shared
     recent: Recent
@@ -71,10 +73,9 @@ class Feature:
 
 def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float, simulator: Sequence[str]) -> Infra:
     """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
-    pulse, share = Pulse(settings.database_url, patience), settings.share_seconds
+    pulse, share = Pulse(settings.database_url, patience, older()), settings.share_seconds
     reads, reports, control, background = (
-        Database(settings.database_url, one.patient(patience), pulse, settings.router_live_seconds)
-        for one in (READS, REPORTS, CONTROL, UPKEEP)
+        Database(one.patient(patience), pulse, settings.router_live_seconds) for one in (READS, REPORTS, CONTROL, UPKEEP)
     )
     return Infra(
         settings=settings,
@@ -86,6 +87,7 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
         background=background,
         partitions=Partitions(background),
         telemetry=Telemetry(),
+        lost_commits=LostCommits(background),
         policies=installed_policies(),
         present=Shared(share),
         recent=Recent(4 * share, 20 * share),
@@ -121,7 +123,7 @@ async def running(infra: Infra, features: Sequence[Feature]) -> AsyncIterator[No
                     feature.on_gap()
             listening.set()
 
-        tasks.start("notices", partial(listen, infra.settings.database_url, infra.pulse, noticed, connected))
+        tasks.start("notices", partial(listen, infra.pulse, noticed, connected))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(listening.wait(), LISTENING_SECONDS)
         for feature in features:

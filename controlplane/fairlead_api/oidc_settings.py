@@ -2,6 +2,7 @@
 they give to people and groups of the provider.
 """
 
+import csv
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -130,7 +131,8 @@ class OidcSettings:
         metadata=variable(
             "FAIRLEAD_OIDC_GROUPS",
             Parsed(lambda text: parse_given("FAIRLEAD_OIDC_GROUPS", text), _WANTED, "`role:group`, `role@namespace:group` with commas"),
-            "roles of groups, such as `admin:platform,operator@team-a:ml-team`",
+            "roles of groups, such as `admin:platform,operator@team-a:ml-team`; an entry with a comma in it stands in double quotes, as "
+            '`"admin:CN=ml,OU=Groups,DC=corp"`',
             "a person's groups are those at sign-in; this setting applies to everybody who is signed in",
             default_shown="none",
         ),
@@ -169,10 +171,19 @@ def parse_scopes(text: str) -> str:
     return " ".join(scopes)
 
 
+def _entries(variable_name: str, text: str) -> list[str]:
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error:
+        raise InvalidInput(variable_name, text, 'end each entry that begins with a double quote by one: "admin:CN=ml,DC=corp"') from None
+
+
 def parse_given(variable_name: str, text: str) -> tuple[GivenRole, ...]:
-    """`role:name,role@namespace:name,…` → roles. Raises InvalidInput for the first one that cannot be used."""
+    """`role:name,role@namespace:name,…` → roles. An entry with a comma in it, such as a group's LDAP name, stands in
+    double quotes. Raises InvalidInput for the first one that cannot be used.
+    """
     found = []
-    for number, part in enumerate((one.strip() for one in text.split(",") if one.strip()), 1):
+    for number, part in enumerate((one.strip() for one in _entries(variable_name, text) if one.strip()), 1):
         place, colon, who = part.partition(":")
         role, at, namespace = place.partition("@")
         if not colon or not who.strip() or role not in PEOPLE or (at and not NAMESPACE.fullmatch(namespace)):

@@ -17,6 +17,7 @@ import psycopg
 from starlette.types import ASGIApp
 
 from fairlead.errors import FairleadError, InvalidInput
+from fairlead_api.infra.connections import connected, unfit_encoding
 from fairlead_api.infra.upgrading import upgrade
 from fairlead_api.settings import Settings
 from fairlead_process.doors import Door, DoorPlan, take_files
@@ -86,11 +87,16 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
 
 
 def await_database(url: str, seconds: float) -> None:
-    """Return once the database takes a connection. Raises DatabaseAway after `seconds`."""
+    """Return once the database takes a connection. Raises DatabaseAway after `seconds`, InvalidInput for a database
+    with an encoding in which not all texts can be stored.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
-            psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1), connect_timeout=5).close()
+            with connected(url, connect_timeout=5) as connection:
+                unfit = unfit_encoding(connection.info.parameter_status("server_encoding") or "")
+            if unfit is not None:
+                raise InvalidInput("FAIRLEAD_DATABASE_URL", None, unfit)
             return
         except psycopg.Error as error:
             if time.monotonic() >= deadline:

@@ -1,9 +1,13 @@
 """Settings of the control API, read once from the environment; docs/settings.md is generated from them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from fairlead.errors import InvalidInput
 from fairlead_api.oidc_settings import OidcSettings
@@ -26,7 +30,7 @@ _OTHER_SCHEMES = ("postgresql://", "postgres://")
 
 DATABASE_URL = variable(
     "FAIRLEAD_DATABASE_URL",
-    Parsed(lambda text: _database_url(text), f"{DATABASE_SCHEME}user:password@host:5432/database", "URL"),
+    Parsed(lambda text: _database_url(text), f"{DATABASE_SCHEME}user:password@host:5432/database", "URL", secret=True),
     "the Postgres database",
 )
 
@@ -209,38 +213,48 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
 
 def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
-    """`role:name:secret,…` → tokens. The secrets never appear in an error."""
+    """`role:name:secret,…` → tokens. No part of an entry appears in an error: its parts may be in another order."""
     tokens = []
     for number, part in enumerate((part for part in text.split(",") if part.strip()), 1):
         pieces = part.strip().split(":", 2)
         if len(pieces) != 3 or pieces[0] not in ROLES or not pieces[1] or len(pieces[2]) < 16:
-            shown = f"{':'.join(pieces[:2])}:…" if len(pieces) == 3 else "…"
             remedy = f"write role:name:secret with a role of {', '.join(ROLES)} and a secret of at least 16 characters (entry {number})"
-            raise InvalidInput("FAIRLEAD_BOOTSTRAP_TOKENS", shown, remedy)
+            raise InvalidInput("FAIRLEAD_BOOTSTRAP_TOKENS", "…", remedy)
         tokens.append(BootstrapToken(*pieces))
     return tuple(tokens)
 
 
+_OTHER_FORMS = (
+    ("jdbc:", "this one begins with jdbc: and is for Java; in CloudNativePG's Secret the key `uri` has it"),
+    ("host=", "this one is a list of keywords"),
+    ("dbname=", "this one is a list of keywords"),
+)
+
+
 def _database_url(text: str) -> str:
-    for scheme in _OTHER_SCHEMES:
-        text = DATABASE_SCHEME + text.removeprefix(scheme) if text.startswith(scheme) else text
-    if not text.startswith(DATABASE_SCHEME):
-        head, at, tail = text.rpartition("@")
-        shown = f"…@{tail}" if at and ":" in head else text  # never the password: this is printed
-        raise InvalidInput("FAIRLEAD_DATABASE_URL", shown, f"write {DATABASE_SCHEME}user:password@host:5432/database")
-    return _several_hosts(text)
+    """Raises InvalidInput, which shows nothing of the text: it has a password."""
+    wanted = f"write {DATABASE_SCHEME}user:password@host:5432/database"
+    scheme, _, rest = text.partition("://")
+    if f"{scheme}://" not in (DATABASE_SCHEME, *_OTHER_SCHEMES) or not rest:
+        form = next((said for begins, said in _OTHER_FORMS if begins in text), "this one does not begin so")
+        raise InvalidInput("FAIRLEAD_DATABASE_URL", "…", f"{wanted}; {form}")
+    if not _is_read_as_meant(rest):
+        remedy = f"{wanted}, with the characters % : / ? # [ ] @ of a user, password or database as %25, %3A and so on"
+        raise InvalidInput("FAIRLEAD_DATABASE_URL", "…", remedy)
+    return DATABASE_SCHEME + rest
 
 
-def _several_hosts(url: str) -> str:
-    """The URL with the hosts among its parameters, if it names several as libpq does (`host1:5432,host2:5432`).
-
-    SQLAlchemy knows them only there, and libpq knows both ways.
+def _is_read_as_meant(rest: str) -> bool:
+    """Whether libpq takes no part of a user or password, with special characters as they are, for a host, a port or a
+    database: it would show that part in its errors.
     """
-    authority, _, rest = url.removeprefix(DATABASE_SCHEME).partition("/")
-    person, at, places = authority.rpartition("@")
-    if "," not in places:
-        return url
-    hosts, ports = zip(*(place.partition(":")[::2] for place in places.split(",")), strict=True)
-    database, _, parameters = rest.partition("?")
-    listed = f"host={','.join(hosts)}" + (f"&port={','.join(port or '5432' for port in ports)}" if any(ports) else "")
-    return f"{DATABASE_SCHEME}{person}{at}/{database}?{listed}" + (f"&{parameters}" if parameters else "")
+    try:
+        parts = conninfo_to_dict(f"postgresql://{rest}")
+    except (psycopg.ProgrammingError, UnicodeError):
+        return False
+    authority, _, path = rest.partition("/")
+    ports = str(parts.get("port") or "").split(",")
+    return authority.count("@") <= 1 and "@" not in path.partition("?")[0] and all(_PORT.fullmatch(port) for port in ports)
+
+
+_PORT = re.compile(r"([0-9]{1,5})?")

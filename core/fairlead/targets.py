@@ -13,13 +13,12 @@ from functools import lru_cache
 
 from xxhash import xxh3_64_intdigest
 
+from fairlead.plausibility import MOST_RANKS
 from fairlead.tables import InstanceEntry
 
 _SIGN = "#"
 _REMEMBERED = 65_536
 """Names are divided several times for each request; all of a router's are remembered."""
-MOST_RANKS = 1024
-"""An engine that reports more ranks is not believed."""
 LOST_SECONDS = 10.0
 """An engine that has reported nothing about a rank for this many seconds, while it reported others, has lost it."""
 

@@ -47,13 +47,26 @@ class Variable:
     default_shown: str = ""
 
     def parse(self, text: str) -> Any:
-        """The value of `text`. Raises InvalidInput naming the variable; the text of a secret never appears in it."""
+        """The value of `text`. Raises InvalidInput naming the variable. No part of a secret appears in it, whatever the
+        parser says was wrong, nor credentials or parameters of a URL.
+        """
         try:
             return self.kind.parse(text)
         except InvalidInput as problem:
-            raise InvalidInput(self.name, problem.value, problem.remedy) from None
+            raise InvalidInput(self.name, self._shown(problem.value), problem.remedy) from None
         except ValueError:
-            raise InvalidInput(self.name, "…" if self.kind.secret else text, f"write {self.kind.wanted}") from None
+            raise InvalidInput(self.name, self._shown(text), f"write {self.kind.wanted}") from None
+
+    def _shown(self, value: object) -> object:
+        if self.kind.secret:
+            return "…"
+        return without_credentials(value) if isinstance(value, str) and self.kind.unit.startswith("URL") else value
+
+
+def without_credentials(url: str) -> str:
+    """What a person may see of a URL, or of several: no user, no password and no parameters."""
+    before, mark, _ = url.rpartition("@")[2].partition("?")
+    return f"{'…@' if '@' in url else ''}{before}{'?…' if mark else ''}"
 
 
 def variable(name: str, kind: Kind[Any], meaning: str, consequence: str = "", *, default_shown: str = "") -> Mapping[str, Any]:

@@ -33,6 +33,19 @@ def decode_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]", *, deepes
         raise msgspec.DecodeError(not_utf8(error)) from None
 
 
+def read_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]") -> Kind:
+    """As `decode_json`, for long documents of which little is read: how deep they may nest depends on the interpreter.
+
+    Raises msgspec.DecodeError.
+    """
+    try:
+        return decoder.decode(content)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(not_utf8(error)) from None
+
+
 def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
     """Whether JSON, or what begins as JSON, nests deeper than `deepest` levels.
 

@@ -150,7 +150,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An http or https URL; a slash at its end is dropped."""
+    """An http or https URL without user and password; a slash at its end is dropped."""
 
     example: str
     secret: bool = field(default=False, init=False)
@@ -158,11 +158,11 @@ class Address:
 
     @property
     def wanted(self) -> str:
-        return f"an address such as {self.example}"
+        return f"an address such as {self.example} without user and password"
 
     def parse(self, text: str) -> str:
         parts = urlsplit(text)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:  # addresses are logged
             raise ValueError(text)
         return text.rstrip("/")
 
@@ -177,7 +177,7 @@ class Addresses:
 
     @property
     def wanted(self) -> str:
-        return f"an address such as {self.example}, or several with commas between them"
+        return f"an address such as {self.example} without user and password, or several with commas between them"
 
     def parse(self, text: str) -> tuple[str, ...]:
         found = tuple(dict.fromkeys(Address(self.example).parse(part.strip()) for part in text.split(",") if part.strip()))

@@ -6,17 +6,17 @@ Objects are plain JSON documents; the callers choose the objects.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
 import yaml
 from kubernetes.aio import client, config
 
+from fairlead_process.proxies import proxy_for
 from fairlead_process.yaml_documents import complaint
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -236,13 +236,15 @@ async def open_session(kubeconfig: str | None, connections: int, *traces: aiohtt
 
 async def _log_in(kubeconfig: str | None) -> client.ApiClient:
     configuration = client.Configuration()
+    # What Python 3.13 refuses beyond chain, dates and name: many clusters' authorities lack key usage or identifiers.
+    configuration.disable_strict_ssl_verification = True
     try:
         if kubeconfig is not None:
             await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)
         # Asked once: a session that trusts the environment asks at every request, in a thread: a third of its cost.
-        configuration.proxy = configuration.proxy or _environment_proxy(configuration.host)
+        configuration.proxy = configuration.proxy or proxy_for(configuration.host, os.environ)
         return client.ApiClient(configuration=configuration)
     except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
         told = isinstance(error, config.ConfigException | OSError)
@@ -252,14 +254,6 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
         if kubeconfig is None:
             raise ClusterNotConfigured(f"no Kubernetes API is configured ({reason}); set KUBECONFIG to a kubeconfig file") from error
         raise ClusterNotConfigured(f"KUBECONFIG: {kubeconfig!r} cannot be used ({reason}); set it to a kubeconfig file") from error
-
-
-def _environment_proxy(url: str) -> str | None:
-    """The proxy that `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` name for this address."""
-    address = urlsplit(url)
-    if proxy_bypass(address.hostname or ""):
-        return None
-    return getproxies().get(address.scheme)
 
 
 def _explain(data: bytes) -> tuple[str, str, str]:

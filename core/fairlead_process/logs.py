@@ -8,6 +8,8 @@ The event is a fixed sentence; its data are named values (`extra=`), never forma
     {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event": "report set
      aside", "file": …}
 
+Of warnings and errors that repeat, few are written and the rest is counted (`FloodGate`).
+
 Prompts, keys and tokens are never logged. Values have the same names everywhere: `error` for the problem, `pool` as
 namespace/name, `instance`, `router`, `request`, `session`.
 """
@@ -15,7 +17,8 @@ namespace/name, `instance`, `router`, `request`, `session`.
 import json
 import logging
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -99,10 +102,66 @@ def _shown(value: object) -> str:
     return text if plain and text else json.dumps(text, ensure_ascii=False)
 
 
+MOST_ALIKE = 10
+"""Lines of one event and subject that are written in `WINDOW_SECONDS`."""
+WINDOW_SECONDS = 60.0
+MOST_SUBJECTS = 1_000
+"""Events and subjects that are counted apart; more are counted by logger alone."""
+_SUBJECTS = ("pool", "instance", "task")
+
+
+class FloodGate(logging.Filter):
+    """Lets few warnings and errors that are alike through, and counts the rest: a full disk, a stranger or an engine
+    can cause very many. The next line of the kind says how many were left out (`left_out`). `clock` gives seconds.
+
+    Alike are those of one event and its pool, instance or task.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._windows: dict[tuple[object, ...], _Window] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written."""
+        if record.levelno < logging.WARNING:
+            return True
+        now = self._clock()
+        window = self._window((record.name, record.msg, *(record.__dict__.get(name) for name in _SUBJECTS)), now)
+        if now - window.began >= WINDOW_SECONDS:
+            if window.left_out:
+                record.left_out = window.left_out
+            window.began, window.written, window.left_out = now, 0, 0
+        if window.written >= MOST_ALIKE:
+            window.left_out += 1
+            return False
+        window.written += 1
+        return True
+
+    def _window(self, kind: tuple[object, ...], now: float) -> "_Window":
+        found = self._windows.get(kind)
+        if found is None and len(self._windows) >= MOST_SUBJECTS:
+            self._windows = {one: window for one, window in self._windows.items() if now - window.began < WINDOW_SECONDS or window.left_out}
+            kind = kind[:1] if len(self._windows) >= MOST_SUBJECTS else kind
+            found = self._windows.get(kind)
+        return self._windows.setdefault(kind, _Window(now)) if found is None else found
+
+
+class _Window:
+    """What was written of one kind of line since `began`."""
+
+    __slots__ = ("began", "left_out", "written")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.written = self.left_out = 0
+
+
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     """Sends all logs of this process to `stream`; None = standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LogLines(as_json=settings.format == "json"))
+    handler.addFilter(FloodGate())
     logging.basicConfig(level=settings.level, handlers=[handler], force=True)
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -34,7 +34,7 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
-from fairlead_router.limits import REMEDY, door_plans, memory_limits
+from fairlead_router.limits import EVENT_SOURCES, REMEDY, door_plans, memory_limits
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
@@ -72,6 +72,7 @@ from fairlead_router.training.trainer import Trainer
 
 TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
+GIVE_BACK_SECONDS = 5.0
 KEEP_SECONDS = 10.0
 """Seconds between two writes of the instances' believed caches to disk."""
 
@@ -103,7 +104,15 @@ class Router:
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.awake = AwakeClock(self.now)
-        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now, settings.kv_events_port)
+        self.kv_events = KvEventFollower(
+            self.pools,
+            self.upstream,
+            self.metrics,
+            self.now,
+            settings.kv_events_port,
+            hosts=settings.kv_event_hosts,
+            most_sources=self.doors[EVENT_SOURCES].most,
+        )
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
@@ -262,6 +271,7 @@ class Router:
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
         self._tasks.every(KEEP_SECONDS, "keep prefixes", self.keep_prefixes)
+        self._tasks.every(GIVE_BACK_SECONDS, "memory", self._give_back)
         if self.company is not None:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
@@ -275,6 +285,10 @@ class Router:
         if told_at is not None:
             await asyncio.to_thread(self.cache.keep_routers, KeptRouters(live=self.pools.routers, told_at=told_at))
 
+    async def _give_back(self) -> None:
+        if self.body_memory.has_fallen():
+            await asyncio.to_thread(give_back)
+
     async def _tick(self) -> None:
         self._ticks += 1
         self.awake.look()
@@ -287,8 +301,6 @@ class Router:
             self.picker.sweep()
         if self._ticks % 250 == 0:
             self.upstream.close_idle()
-            if self.body_memory.has_fallen():
-                await asyncio.to_thread(give_back)
 
     async def let_go(self, server: GatewayServer) -> None:
         """Let clients and proxies find another router, and let requests end, including waiting ones; then `drain`.

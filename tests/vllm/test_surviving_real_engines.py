@@ -47,13 +47,12 @@ async def uninterrupted(engine: VllmEngine, path: str, document: dict[str, Any])
         return (await client.post(path, json=document)).content
 
 
-@pytest.mark.parametrize("path", FORMS)
-async def test_an_answer_goes_on_with_the_tokens_that_it_would_have_had(live: Live, path: str) -> None:
-    document = {
-        "model": MODEL, "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0, "stream": True, "return_token_ids": True,
-        "stream_options": {"include_usage": True}, **FORMS[path],
-    }  # fmt: skip
+async def interrupted(live: Live, path: str, document: dict[str, Any]) -> tuple[bytes, bytes]:
+    """What the client got of an answer whose engine was killed after its first events, and what the engine that is left
+    answers to the same request.
+    """
     async with live.running.client.stream("POST", path, json=document, timeout=SECONDS) as answer:
+        assert answer.status_code == 200, await answer.aread()
         leaving = answer.headers["x-fairlead-instance"]
         pieces, got = answer.aiter_raw(), b""
         async for piece in pieces:
@@ -64,10 +63,19 @@ async def test_an_answer_goes_on_with_the_tokens_that_it_would_have_had(live: Li
         try:
             got += b"".join([piece async for piece in pieces])
             [survivor] = [engine for name, engine in live.engines.items() if name != leaving]
-            whole = await uninterrupted(survivor, path, document)
+            return got, await uninterrupted(survivor, path, document)
         finally:
             live.engines[leaving].start()
             await asyncio.to_thread(live.engines[leaving].wait_ready)
+
+
+@pytest.mark.parametrize("path", FORMS)
+async def test_an_answer_goes_on_with_the_tokens_that_it_would_have_had(live: Live, path: str) -> None:
+    document = {
+        "model": MODEL, "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0, "stream": True, "return_token_ids": True,
+        "stream_options": {"include_usage": True}, **FORMS[path],
+    }  # fmt: skip
+    got, whole = await interrupted(live, path, document)
     counters = live.running.pool.counters
     assert dict(counters.carried) == {"lost": 1}, "the engine was killed in the middle of its answer"
     assert (counters.served, counters.failed) == (1, 0)
@@ -78,3 +86,45 @@ async def test_an_answer_goes_on_with_the_tokens_that_it_would_have_had(live: Li
     assert [usage["completion_tokens"] for usage in usages] == [TOKENS, TOKENS]
     assert usages[0]["prompt_tokens"] == usages[1]["prompt_tokens"]
     assert len({one["id"] for one in documents(got)}) == 1
+
+
+def events(stream: bytes) -> list[dict[str, Any]]:
+    return [orjson.loads(line.removeprefix(b"data: ")) for line in stream.splitlines() if line.startswith(b"data: {")]
+
+
+def message_counts(usage: dict[str, int]) -> tuple[int, int]:
+    """All tokens of the prompt, and those of the answer. What of the prompt was put into a cache is a matter of the
+    engine: it counts whole blocks, and the last one may hold the beginning of the answer.
+    """
+    of_prompt = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(usage[field] for field in of_prompt), usage["output_tokens"]
+
+
+async def test_a_message_goes_on_with_the_text_that_it_would_have_had(live: Live) -> None:
+    document = {
+        "model": MODEL, "max_tokens": TOKENS, "temperature": 0, "stream": True, "messages": [{"role": "user", "content": TEXT}]
+    }  # fmt: skip
+    got, whole = (events(stream) for stream in await interrupted(live, "/v1/messages", document))
+    assert dict(live.running.pool.counters.carried) == {"lost": 1}
+    said, full = ("".join(one["delta"].get("text", "") for one in each if one["type"] == "content_block_delta") for each in (got, whole))
+    assert said == full
+    assert [one["type"] for one in got if "delta" not in one["type"]] == [one["type"] for one in whole if "delta" not in one["type"]]
+    assert got[-2]["delta"] == whole[-2]["delta"]
+    assert message_counts(got[-2]["usage"]) == message_counts(whole[-2]["usage"])
+
+
+async def test_a_response_goes_on_with_the_text_that_it_would_have_had(live: Live) -> None:
+    document = {"model": MODEL, "max_output_tokens": TOKENS, "temperature": 0, "stream": True, "input": TEXT}
+    got, whole = (events(stream) for stream in await interrupted(live, "/v1/responses", document))
+    assert dict(live.running.pool.counters.carried) == {"lost": 1}
+    said, full = ("".join(one["delta"] for one in each if one["type"] == "response.output_text.delta") for each in (got, whole))
+    assert said == full
+    assert [one["sequence_number"] for one in got] == list(range(len(got)))
+    kinds = ([one["type"] for one in each if not one["type"].endswith(".delta")] for each in (got, whole))
+    assert next(kinds) == next(kinds)
+    ends = [each[-1]["response"] for each in (got, whole)]
+    assert ends[0]["output"][0]["content"] == ends[1]["output"][0]["content"]
+    assert [end["status"] for end in ends] == [ends[1]["status"]] * 2
+    for count in ("input_tokens", "output_tokens", "total_tokens"):
+        assert ends[0]["usage"][count] == ends[1]["usage"][count], count
+    assert len({one["response"]["id"] for one in got if "response" in one}) == 1

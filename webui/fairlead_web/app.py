@@ -33,7 +33,7 @@ from fairlead_web.forms.uploaded_traces import MOST_BYTES
 from fairlead_web.frame.assets import load_assets
 from fairlead_web.frame.rendering import Renderer
 from fairlead_web.frame.routes import Handler, Routes
-from fairlead_web.frame.security import SAFE_METHODS, Shield, csrf_matches
+from fairlead_web.frame.security import SAFE_METHODS, Shield, csrf_matches, session_of
 from fairlead_web.frame.settings import web_settings
 from fairlead_web.frame.visits import Site, Visit, regions_of, visit_of
 from fairlead_web.live.api_connections import api_client, streaming, watch
@@ -88,7 +88,7 @@ def create_web_app(
         assert isinstance(error, HTTPException)
         detail = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
         problem = Problem(type="about:blank", title=_titles(error.status_code), status=error.status_code, detail=detail)
-        return await errors.page(site, request, problem, signed_in=settings.cookie_name in request.cookies)
+        return await errors.page(site, request, problem, signed_in=session_of(request, settings) is not None)
 
     base = settings.base_path
     app = Starlette(
@@ -160,7 +160,7 @@ def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = Tr
 
     async def endpoint(request: Request) -> Response:
         request.state.for_programs = for_programs
-        token = request.cookies.get(site.settings.cookie_name)
+        token = session_of(request, site.settings)
         if not token or len(token) > access.LONGEST_COOKIE or not (token.isascii() and token.isprintable()):
             return errors.session_ended(site, request)
         ages = watch()

@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,12 +16,13 @@ from urllib.parse import quote_plus
 import httpx
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import JWKRegistry, KeySet
 
 from fairlead_api.access.logins import Person, why_odd
 from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthenticated
 from fairlead_api.oidc_settings import OidcSettings
-from fairlead_client.resources.access import OidcLoginRequest, OidcProvider
+from fairlead_client.resources.access import AccessRole, OidcLoginRequest, OidcProvider
+from fairlead_client.tls import client_context
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 """Algorithms that are accepted, if the provider names them. A shared secret does not prove which side signed."""
@@ -49,9 +51,7 @@ class Expected:
 def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expected: Expected, now: datetime) -> dict[str, Any]:
     """The claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
     try:
-        found = jwt.decode(
-            token, KeySet.import_key_set({"keys": list(keys["keys"])}), [one for one in algorithms if one in SIGNED_BY_KEY_PAIR]
-        )
+        found = jwt.decode(token, _usable(keys["keys"]), [one for one in algorithms if one in SIGNED_BY_KEY_PAIR])
         jwt.JWTClaimsRegistry(
             now=int(now.timestamp()),
             leeway=LEEWAY_SECONDS,
@@ -71,6 +71,18 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
     if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in {None, expected.client_id}:
         raise BadToken("the ID token is not good: it was made for another client (azp)")
     return found.claims
+
+
+def _usable(keys: Iterable[Any]) -> KeySet:
+    """The keys that can be used; others are passed over (RFC 7517, section 5). Raises NoSuchKey if none is left."""
+    found = []
+    for key in keys:
+        # whatever is wrong with one key, in the words of any library, is no reason to refuse the others
+        with suppress(Exception):
+            found.append(JWKRegistry.import_key(key))
+    if not found:
+        raise NoSuchKey("none of the provider's keys can be used")
+    return KeySet(found)
 
 
 _log = logging.getLogger(__name__)
@@ -108,6 +120,7 @@ class OpenIdProvider:
         self._settings = settings
         self.issuer, self._client_id = settings.issuer, settings.client_id
         self._transport = transport
+        self._tls = client_context()
         self._monotonic = monotonic
         self._reading = asyncio.Lock()
         self._metadata: _Metadata | None = None
@@ -132,9 +145,43 @@ class OpenIdProvider:
             _log.warning("sign-in refused", extra={"error": str(error)})
             raise NotAuthenticated(REFUSED, str(error)) from error
         name, groups = self._settings.name_claim, self._settings.groups_claim
-        if name not in claims or (groups not in claims and self._settings.to_groups):
+        if name not in claims:
             claims = await self._completed(metadata.document, tokens, claims)
-        return self._named(claims)
+        elif groups not in claims and self._settings.to_groups:
+            with suppress(IdentityProviderUnavailable):  # logged; only groups are missing
+                claims = await self._completed(metadata.document, tokens, claims)
+        return self._with_role(claims)
+
+    def _with_role(self, claims: Mapping[str, Any]) -> Person:
+        """The person. One without a role whose groups did not come is refused, as the groups may be why."""
+        person, missing = self._named(claims), self._without_groups(claims)
+        if missing is None:
+            return person
+        _log.warning("groups are missing at a sign-in", extra={"person": person.name, "error": missing})
+        role, single = self._settings.given.of(person.name, person.groups)
+        if role is AccessRole.NONE and not single:
+            raise NotAuthenticated(REFUSED, f"{missing}; no role is given to {person.name} by name")
+        return person
+
+    def _without_groups(self, claims: Mapping[str, Any]) -> str | None:
+        """Why the person's groups are not known, or not all; None if they are, or are not asked for."""
+        claim = self._settings.groups_claim
+        if not self._settings.to_groups:
+            return None
+        elsewhere = claims.get("_claim_names")
+        if (isinstance(elsewhere, dict) and claim in elsewhere) or claims.get("hasgroups") is True:
+            return (
+                f"the identity provider left {claim!r} out, as the person has more groups than fit into a token (Entra ID: above 200); let it "
+                "send only the groups that are assigned to the application, or its roles (FAIRLEAD_OIDC_GROUPS_CLAIM=roles)"
+            )
+        listed = claims.get(claim)
+        if (
+            listed is not None
+            and not isinstance(listed, str)
+            and not (isinstance(listed, list) and all(isinstance(one, str) for one in listed))
+        ):
+            return f"the identity provider sends {claim!r} as {type(listed).__name__} of something else than names; let it send names"
+        return None
 
     def _named(self, claims: Mapping[str, Any]) -> Person:
         wanted = self._settings.name_claim
@@ -251,7 +298,7 @@ class OpenIdProvider:
         content = bytearray()
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
-            httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport) as http,
+            httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport, verify=self._tls) as http,
             http.stream(method, url, headers=headers, data=form) as answer,
         ):
             if answer.headers.get("content-encoding", "identity") != "identity":

@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import event, make_url, text
+from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from fairlead_api.infra.connections import Connection
 from fairlead_api.infra.errors import StoreBusy, StoreUnavailable
 from fairlead_api.infra.pulse import Pulse
+from fairlead_api.settings import DATABASE_SCHEME
 
 Result = TypeVar("Result")
 
@@ -76,36 +78,31 @@ ROUTER_LIVE_FOR = "make_interval(secs => CAST(current_setting('fairlead.router_l
 """How long a router is live after its last report, as SQL: every connection of a `Database` has it as a setting."""
 
 
-def make_engine(url: str, bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> AsyncEngine:
+def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> AsyncEngine:
     """Pool of connections that are checked before use and limited while in use.
 
     The check spares callers an error when Postgres was restarted.
     """
-    limits = {
+    settings = {
         "statement_timeout": bulkhead.statement_seconds,
         "lock_timeout": bulkhead.lock_seconds,
         "idle_in_transaction_session_timeout": bulkhead.idle_seconds,
     }
-    given = make_url(url).query.get("options", "")
-    options = [
-        given if isinstance(given, str) else " ".join(given),
-        "-c TimeZone=UTC",
-        f"-c fairlead.router_live_seconds={router_live_seconds}",
-    ]
-    options += [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
+    of_session = {name: f"{round(seconds * 1000)}ms" for name, seconds in settings.items()}
+    of_session["fairlead.router_live_seconds"] = str(router_live_seconds)
+
+    async def connect(*_: Any, **__: Any) -> Connection:
+        return await pulse.connect(bulkhead.name, of_session, autocommit=False)
+
     engine = create_async_engine(
-        url,
+        DATABASE_SCHEME,  # where it is and how to connect, the pulse knows: all connections begin alike
         pool_size=bulkhead.connections,
         max_overflow=0,
         pool_timeout=bulkhead.wait_seconds,
         isolation_level="AUTOCOMMIT",
         json_serializer=lambda value: msgspec.json.encode(value).decode(),
         json_deserializer=msgspec.json.decode,
-        connect_args={
-            "async_creator_fn": pulse.connect,
-            "options": " ".join(part for part in options if part),
-            "application_name": f"fairlead-api {bulkhead.name}",
-        },
+        connect_args={"async_creator_fn": connect},
     )
     ping_seconds = PING_SECONDS * pulse.patience
     longest = bulkhead.statement_seconds * 2  # Postgres ends a statement long before; this is for a connection that went silent alone
@@ -153,8 +150,8 @@ class Database:
     either way, and a transaction costs two more round trips, to begin and to end it.
     """
 
-    def __init__(self, url: str, bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int = 10) -> None:
-        self.engine = make_engine(url, bulkhead, pulse, router_live_seconds)
+    def __init__(self, bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int = 10) -> None:
+        self.engine = make_engine(bulkhead, pulse, router_live_seconds)
         self._transactions = self.engine.execution_options(isolation_level="READ COMMITTED")
         self._bulkhead = bulkhead
         self._pulse = pulse

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from uuid import uuid4
 
 import msgspec
 import psycopg
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead_api.infra.connections import Connection
 from fairlead_api.infra.notices import Notice, decode, payloads
 from fairlead_api.infra.pulse import Pulse, shut
 
@@ -30,19 +32,22 @@ async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
         )
 
 
-async def listen(url: str, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], on_gap: Callable[[], None]) -> None:
-    """Runs until cancelled. Calls `on_gap` after each (re)connect, because notices sent before it are lost."""
-    target = url.replace("postgresql+psycopg://", "postgresql://", 1)
+async def listen(pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], on_gap: Callable[[], None]) -> None:
+    """Runs until cancelled. Calls `on_gap` after each (re)connect, because notices sent before it are lost. Without
+    a notice of its own that arrives, `pulse` hears so, and it connects again.
+    """
     silent = False
     while True:
         try:
             connected_at = time.monotonic()
-            connection = await pulse.connect(target, autocommit=True, application_name="fairlead-api listen")
+            connection = await pulse.connect("listen")
             try:
                 await connection.execute(f"LISTEN {CHANNEL}")
                 on_gap()
                 silent = False
-                while connected_at >= pulse.switched_at:
+                arrive = await _hears(connection, pulse, on_notice)
+                pulse.notices(arrive=arrive)
+                while arrive and connected_at >= pulse.switched_at:
                     pulse.limits.lift(connection)
                     async for notification in connection.notifies(timeout=QUIET_SECONDS):
                         await _deliver(notification.payload, on_notice)
@@ -57,6 +62,34 @@ async def listen(url: str, pulse: Pulse, on_notice: Callable[[Notice], Awaitable
                 _log.warning("listening for changes interrupted", extra={"error": str(error).strip()})
             silent = True
             await asyncio.sleep(0.5)
+
+
+async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
+    """Whether a notice that another connection sends arrives within QUIET_SECONDS. Behind a pooler in transaction mode
+    it is the server's connection that listens, which belongs to others a moment later.
+    """
+    own = f"{CHANNEL}_{uuid4().hex}"
+    await connection.execute(f"LISTEN {own}")
+    sender = await pulse.connect("notify")
+    try:
+        await sender.execute(f"NOTIFY {own}")
+    finally:
+        shut(sender)
+        pulse.limits.lift(sender)
+        await sender.close()
+    pulse.limits.lift(connection)
+    found = await _first(connection, own, on_notice)
+    await connection.execute(f"UNLISTEN {own}")
+    return found
+
+
+async def _first(connection: Connection, channel: str, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
+    """Whether a notice arrives on this channel; those of CHANNEL that come before it are delivered."""
+    async for notification in connection.notifies(timeout=QUIET_SECONDS):
+        if notification.channel == channel:
+            return True
+        await _deliver(notification.payload, on_notice)
+    return False
 
 
 async def _deliver(payload: str, on_notice: Callable[[Notice], Awaitable[None]]) -> None:

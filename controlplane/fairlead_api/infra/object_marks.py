@@ -15,13 +15,22 @@ PLAN = "fairlead.dev/plan"
 OWNER = "fairlead.dev/owner"
 """The annotation that names the owner of a pool outright: the file that `fairlead serve` was given."""
 
-_MANAGERS = {
-    "argocd-controller": "Argo CD",
-    "argocd-application-controller": "Argo CD",
-    "kustomize-controller": "Flux",
-    "helm-controller": "Flux",
-    "helm": "Helm",
-}
+_MANAGERS = (
+    ("argocd-controller", "Argo CD"),
+    ("argocd-application-controller", "Argo CD"),
+    ("kustomize-controller", "Flux"),
+    ("helm-controller", "Flux"),
+    ("helm", "Helm"),
+    ("configsync", "Config Sync"),
+    ("kapp-server-side-fieldmanager", "kapp"),
+    ("Terraform", "Terraform"),
+    ("pulumi-kubernetes", "Pulumi"),
+    ("pulumi-resource-kubernetes", "Pulumi"),
+)
+"""Field managers, or their beginnings before a hyphen, and whose they are."""
+
+_MANAGED_BY = {"Helm": "Helm", "pulumi": "Pulumi", "kro": "kro", "configmanagement.gke.io": "Config Sync"}
+"""Values of `app.kubernetes.io/managed-by`."""
 
 
 def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:
@@ -29,8 +38,10 @@ def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers
 
     The name includes that of the tool's application where the mark has it.
     """
-    if annotations.get(OWNER):
-        return annotations[OWNER]
+    return annotations.get(OWNER) or _by_marks(labels, annotations) or _by_manager(managers)
+
+
+def _by_marks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
     tracking = annotations.get("argocd.argoproj.io/tracking-id") or labels.get("argocd.argoproj.io/instance")
     if tracking:
         return f"Argo CD ({tracking.partition(':')[0]})"
@@ -38,12 +49,21 @@ def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers
         name = labels.get(f"{where}/name")
         if name:
             return f"Flux ({kind} {labels.get(f'{where}/namespace', 'default')}/{name})"
-    release = annotations.get("meta.helm.sh/release-name")
-    if release or labels.get("app.kubernetes.io/managed-by") == "Helm":
-        return f"Helm ({release})" if release else "Helm"
-    for manager in managers:
-        if manager in _MANAGERS:
-            return _MANAGERS[manager]
-        if any(key.startswith("argocd.argoproj.io") for key in (*labels, *annotations)):
-            return "Argo CD"
-    return None
+    if release := annotations.get("meta.helm.sh/release-name"):
+        return f"Helm ({release})"
+    if annotations.get("configmanagement.gke.io/managed") == "enabled":
+        return "Config Sync"
+    if app := labels.get("kapp.k14s.io/app"):
+        return f"kapp ({app})"
+    if composite := labels.get("crossplane.io/composite"):
+        return f"Crossplane ({composite})"
+    if "true" in (labels.get("kro.run/owned"), labels.get("internal.kro.run/owned")):
+        return "kro"
+    if any(key.startswith("argocd.argoproj.io/") for key in (*labels, *annotations)):
+        return "Argo CD"  # what only tells it how to sync stands in Git
+    return _MANAGED_BY.get(labels.get("app.kubernetes.io/managed-by", ""))
+
+
+def _by_manager(managers: Iterable[str]) -> str | None:
+    known = ((manager, begins, name) for manager in managers for begins, name in _MANAGERS)
+    return next((name for manager, begins, name in known if manager == begins or manager.startswith(f"{begins}-")), None)

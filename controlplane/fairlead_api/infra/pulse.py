@@ -11,13 +11,16 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 
+from fairlead_api.infra.connections import Connection, begin_session, libpq_url, why_unfit
 from fairlead_api.infra.errors import StoreUnavailable
 
 CONNECT_SECONDS = 5.0
@@ -48,7 +51,10 @@ KEEPALIVE: dict[str, Any] = {
 seconds for the others).
 """
 
-Connection = psycopg.AsyncConnection[Any]
+DEAF = (
+    "notices of the database do not arrive: a pooler in transaction mode is before it; connect to the database itself, or to a pooler in "
+    "session mode"
+)
 _log = logging.getLogger(__name__)
 
 
@@ -90,15 +96,20 @@ class Pulse:
     Until `run` has got an answer, the database counts as answering.
     """
 
-    def __init__(self, url: str, patience: float = 1.0) -> None:
-        """`patience` multiplies the times after which the pulse gives up a connection, or the database."""
+    def __init__(self, url: str, patience: float = 1.0, older: Collection[str] = ()) -> None:
+        """`patience` multiplies the times after which the pulse gives up a connection, or the database. `older` are the
+        migrations of databases that this version cannot work with.
+        """
         self.patience = patience
-        self._target = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._older = older
+        self._target = libpq_url(url)
         self.limits = WaitLimits()
         self._in_use: WeakSet[Connection] = WeakSet()
         self._connecting: set[asyncio.Timeout] = set()
         self._heard_at: float | None = None
         self._away: str | None = None
+        self._unfit: str | None = None
+        self._deaf = False
         self.lost_at = 0.0
         """When the database was last found away (`time.monotonic`); no connection from before is to be trusted."""
         self._read_only = False
@@ -112,37 +123,65 @@ class Pulse:
         return self._read_only
 
     def require(self) -> None:
-        """Raises StoreUnavailable while the database is away."""
+        """Raises StoreUnavailable while the database is away, or is not one that this version can work with."""
         if self._away is not None:
             raise StoreUnavailable(f"the database does not answer: {self._away}")
+        if self._unfit is not None:
+            raise StoreUnavailable(self._unfit)
 
     def require_heard(self) -> None:
-        """Raises as `require` does, and also before the first answer."""
+        """Raises as `require` does, and also before the first answer, and while notices do not arrive."""
         self.require()
         if self._heard_at is None:
             raise StoreUnavailable("the database has not answered yet")
+        if self._deaf:
+            raise StoreUnavailable(DEAF)
 
-    async def connect(self, *arguments: Any, **parameters: Any) -> Connection:
-        """Connects with psycopg within CONNECT_SECONDS; gives up at once when the database is away or goes away.
+    def notices(self, *, arrive: bool) -> None:
+        """Notes whether what is sent by NOTIFY arrives at this process."""
+        if self._deaf and arrive:
+            _log.info("notices arrive again")
+        elif not arrive and not self._deaf:
+            _log.error("not ready", extra={"error": DEAF})
+        self._deaf = not arrive
 
-        Raises psycopg.OperationalError.
+    async def connect(self, application: str, settings: Mapping[str, str] = MappingProxyType({}), *, autocommit: bool = True) -> Connection:
+        """Connects within CONNECT_SECONDS; gives up at once when the database is away or goes away. `settings` are
+        those of the session, beside what every session begins with.
+
+        Raises psycopg.Error.
         """
         if self._away is not None:
             raise psycopg.OperationalError(self._away)
-        return await self._connect(CONNECT_SECONDS * self.patience, *arguments, **parameters)
+        return await self._connect(CONNECT_SECONDS * self.patience, application, settings, autocommit=autocommit)
 
-    async def _connect(self, seconds: float, *arguments: Any, **parameters: Any) -> Connection:
+    async def _connect(
+        self, seconds: float, application: str, settings: Mapping[str, str] = MappingProxyType({}), *, autocommit: bool = True
+    ) -> Connection:
+        made = await self._opened(seconds, application_name=f"fairlead-api {application}", client_encoding="UTF8", autocommit=autocommit)
+        self.taken(made, seconds)  # for its first statement, and what a pool does with it; using it sets another limit
+        try:
+            await begin_session(made, settings)
+        except BaseException:
+            self.limits.lift(made)
+            shut(made)
+            await made.close()
+            raise
+        finally:
+            self._in_use.discard(made)
+        return made
+
+    async def _opened(self, seconds: float, **parameters: Any) -> Connection:
         made: Connection | None = None
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds) as limit:
                 self._connecting.add(limit)
                 try:
-                    made = await psycopg.AsyncConnection.connect(*arguments, **{**KEEPALIVE, **parameters})
+                    made = await psycopg.AsyncConnection.connect(self._target, **KEEPALIVE, **parameters)
                 finally:
                     self._connecting.discard(limit)
         if made is None:  # raised out here, so that no traceback keeps the half-made connection open
             raise psycopg.OperationalError(f"no connection within {seconds:g} s")
-        self.limits.set(made, seconds)  # for what a pool does with a new connection; using it sets another
         return made
 
     def taken(self, connection: Connection, seconds: float) -> None:
@@ -162,9 +201,7 @@ class Pulse:
         while True:
             try:
                 seconds = CONNECT_SECONDS if self._heard_at is None else RECONNECT_SECONDS
-                connection = await self._connect(
-                    seconds * self.patience, self._target, autocommit=True, application_name="fairlead-api pulse"
-                )
+                connection = await self._connect(seconds * self.patience, "pulse")
                 try:
                     await self._ask(connection)
                 finally:
@@ -176,8 +213,12 @@ class Pulse:
             await asyncio.sleep(ASK_SECONDS)
 
     async def _ask(self, connection: Connection) -> None:
+        looked = False
         while True:
             self.limits.set(connection, SILENCE_SECONDS * self.patience)
+            if not looked or self._unfit is not None:
+                self._judge(await why_unfit(connection, self._older))
+                looked = True
             row = await (await connection.execute("SELECT current_setting('transaction_read_only')::bool")).fetchone()
             self.limits.lift(connection)
             self._heard_at = asyncio.get_running_loop().time()
@@ -185,6 +226,12 @@ class Pulse:
             await asyncio.sleep(ASK_SECONDS)
             if self._read_only:
                 return  # a new connection may find the primary
+
+    def _judge(self, unfit: str | None) -> None:
+        """Notes whether this version can work with the database."""
+        if unfit is not None and unfit != self._unfit:
+            _log.error("the database cannot be used", extra={"error": unfit})
+        self._unfit = unfit
 
     def _found(self, *, read_only: bool) -> None:
         """Notes that the database answered."""

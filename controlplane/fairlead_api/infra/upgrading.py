@@ -4,6 +4,8 @@ It does what `alembic upgrade head` does, from any working directory.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -11,8 +13,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
+from sqlalchemy.exc import DBAPIError
 
 from fairlead.errors import FairleadError
+from fairlead_api.infra.connections import connected
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +54,52 @@ def heads() -> str:
     return head
 
 
+def older() -> frozenset[str]:
+    """Ids of the migrations before the newest one."""
+    scripts = ScriptDirectory.from_config(_config())
+    return frozenset(script.revision for script in scripts.walk_revisions()) - set(scripts.get_heads())
+
+
+class MigrationRefused(FairleadError):
+    """The database does not let itself be migrated; nothing of the migration that was refused remains."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        said = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
+        super().__init__(f"FAIRLEAD_DATABASE_URL: the database refuses the migration ({said}); {_remedy(error)}")
+
+
+_REMEDIES: tuple[tuple[str, str], ...] = (
+    ("42501", "let its owner run GRANT CREATE ON SCHEMA public TO the role of this URL, or make the role the owner of the database"),
+    ("25006", "give the URL of a server that takes writes; managed servers take none while their disk is full"),
+    ("55P03", "another transaction holds a lock on its tables: start again, or end that transaction"),
+    ("0A000", "use a server that allows what Fairlead needs (PostgreSQL 14 or later), or let its administrator allow it"),
+    ("53", "give the server more of what it lacks (disk, memory, connections), then start again"),
+    ("57", "somebody ended the connection or a limit of time did: start again"),
+    ("58", "the server's disk or files do not work: see its log"),
+    ("22", "use a database with the encoding UTF8"),
+    ("3F", "make the schema that the role's search_path names"),
+    ("08", "the connection was lost: start again"),
+)
+"""SQLSTATEs, or their classes, of refusals that a migration is not to blame for, with what helps."""
+
+
+def _remedy(error: psycopg.Error) -> str:
+    state = error.sqlstate or ("08" if isinstance(error, psycopg.OperationalError) else "")
+    return next((remedy for begins, remedy in _REMEDIES if state.startswith(begins)), "")
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raises MigrationRefused for what the database refuses; a fault of a migration passes as it is."""
+    try:
+        yield
+    except (psycopg.Error, DBAPIError) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if not isinstance(cause, psycopg.Error) or not _remedy(cause):
+            raise
+        raise MigrationRefused(cause) from error
+
+
 def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECONDS) -> None:
     """Migrates the database at `url`; waits while another process is doing so.
 
@@ -58,8 +108,13 @@ def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECO
     A database that a newer version migrated is left as it is: during a rollout, or after going back, processes of this
     version start on it too, and migrations of the next release remove nothing that they use.
 
-    Raises DatabaseTooOld for a database from before the oldest migration here.
+    Raises DatabaseTooOld for a database from before the oldest migration here, MigrationRefused.
     """
+    with refusals():
+        _upgrade(url, revision, lock_seconds)
+
+
+def _upgrade(url: str, revision: str, lock_seconds: float) -> None:
     if _is_newer(url):
         return
     config = _config()
@@ -85,7 +140,7 @@ def _is_newer(url: str) -> bool:
 def _unknown(url: str) -> str | None:
     """The database's migration if this version does not know it."""
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1)) as connection:
+    with connected(url) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):
             return None
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()

@@ -13,6 +13,7 @@ from typing import Final
 from fairlead.kv_events.block_keys import stored_keys
 from fairlead.kv_events.events import BlockHash, BlockRemoved, BlockStored, EventKind, KvEvent
 from fairlead.kv_events.sources import EXPECTED, Cache, Holders, Holding, Source, key_of
+from fairlead.plausibility import MOST_GROUPS, MOST_TIERS
 from fairlead.slot_masks import slots_of
 
 MOST_BLOCKS_PER_HOLDING = 4_000_000
@@ -37,6 +38,8 @@ class IndexCounts:
     unknown_removed: int = 0
     wrong_size: int = 0
     """Stored with another block size than the source's first event, or with token ids that do not fill the blocks."""
+    unknown_tier: int = 0
+    """Stored in more kinds of memory than any engine has."""
     unnamed: int = 0
     """Stored without token ids under a hash that no other tier of the source has explained."""
     forgotten: int = 0
@@ -226,11 +229,17 @@ class BlockIndex:
     def _store(self, cache: Cache, event: BlockStored) -> None:
         attention = event.kv_cache_spec_kind
         if attention is not None and attention not in _PREFIX_KINDS:
-            cache.groups_left_out.add(event.group_idx)
+            if len(cache.groups_left_out) < MOST_GROUPS:
+                cache.groups_left_out.add(event.group_idx)
             return
         tier = event.medium or _GPU
-        holding = cache.holdings.get(tier) or self._holding(cache, tier)
         hashes = event.block_hashes
+        holding = cache.holdings.get(tier)
+        if holding is None:
+            if len(cache.holdings) >= MOST_TIERS:
+                self.counts.unknown_tier += len(hashes)
+                return
+            holding = self._holding(cache, tier)
         if not event.token_ids:
             self._store_named(cache, holding, hashes)
             return

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from fairlead.plausibility import MOST_INTEGER
+
 MOST_WAITING = 100_000
 """Batches kept while a replay runs; vLLM's own queue has the same bound."""
 
@@ -212,7 +214,7 @@ class SequenceTracker(Generic[Batch]):
         applied_below, self._taken = 0 if self._taken is None else self._taken[0], None
         while self._waiting:
             earliest = min(self._waiting)
-            self.counts.lost += max(0, earliest - max(self._next, applied_below))
+            self.counts.lost = min(MOST_INTEGER, self.counts.lost + max(0, earliest - max(self._next, applied_below)))
             self._next = earliest
             batches = self._in_line()
         self._incomplete = True

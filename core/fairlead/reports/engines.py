@@ -26,6 +26,8 @@ class EngineTrouble(StrEnum):
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """It connects to a router to publish its KV events, and none of them come to this one."""
+    REPORTS_IMPLAUSIBLE = "ReportsImplausible"
+    """It says what cannot be true of an engine (`fairlead.plausibility`): that part is not used."""
     ENGINE_SLOW = "EngineSlow"
     """It has work and has made no progress for longer than it ever should."""
     ENGINE_STALLED = "EngineStalled"

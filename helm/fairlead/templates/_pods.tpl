@@ -106,7 +106,7 @@ resources:
 
 {{- define "fairlead.databaseVariables" -}}
 {{- if .Values.database.bundled.enabled }}
-{{- include "fairlead.secretVariable" (list "POSTGRES_PASSWORD" (printf "%s-postgres" (include "fairlead.name" .)) "password") }}
+{{- include "fairlead.secretVariable" (list "POSTGRES_PASSWORD" (default (printf "%s-postgres" (include "fairlead.name" .)) .Values.database.bundled.existingSecret) "password") }}
 - name: FAIRLEAD_DATABASE_URL
   value: postgresql://fairlead:$(POSTGRES_PASSWORD)@{{ include "fairlead.name" . }}-postgres:5432/fairlead
 {{- else }}

@@ -6,7 +6,8 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead.addresses import host_of
+from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamConnection, UpstreamFailure
 
 
 class UpstreamPool:
@@ -37,12 +38,12 @@ class UpstreamPool:
         """Open a connection, within `seconds` or the general limit, whichever is less. Raises UpstreamFailure (refused,
         unreachable; deadline when `seconds` were too few to know).
         """
-        host, _, port = address.rpartition(":")
+        host, port = host_of(address), address.rpartition(":")[2]
         limit = min(self._connect_seconds, seconds)
         try:
             async with asyncio.timeout(limit):
                 _, connection = await self._loop.create_connection(
-                    lambda: UpstreamConnection(self._loop, address, self._forget), host.strip("[]"), int(port)
+                    lambda: UpstreamConnection(self._loop, address, self._forget), host, int(port)
                 )
         except TimeoutError:
             kind = "deadline" if limit < self._connect_seconds else "unreachable"
@@ -99,7 +100,7 @@ class UpstreamPool:
     ) -> bytes:
         """GET a small document from an engine, with these header lines; with a body of JSON, POST it.
 
-        Raises UpstreamFailure, also for a status other than 200 and for more than `limit` bytes.
+        Raises UpstreamFailure, also for a status other than 200; BeyondBounds for more than `limit` bytes.
         """
         connection = self.take_idle(address) or await self.connect(address)
         try:
@@ -113,7 +114,7 @@ class UpstreamPool:
                 while piece := await connection.read():
                     answer += piece
                     if len(answer) > limit:
-                        raise UpstreamFailure("protocol", f"answered more than {limit} bytes", at=f"{address}{path}")
+                        raise BeyondBounds(f"answered {path[:100]} with more than {limit} bytes", at=address)
         except TimeoutError:
             raise UpstreamFailure("timeout", f"did not answer within {seconds:g} s", at=f"{address}{path}") from None
         finally:

@@ -4,7 +4,7 @@ its operators.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import unquote
@@ -134,7 +134,7 @@ class Informing:
 
     async def send_debug(self, send: Send) -> None:
         """Send every pool's table and requests in flight."""
-        await send_json(send, 200, {"pools": [_debug(pool) for pool in self._pools.living()]})
+        await send_json(send, 200, {"pools": [_carried(_debug(pool)) for pool in self._pools.living()]})
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
@@ -176,6 +176,19 @@ def _debug(pool: Pool) -> dict[str, object]:
         "lives": {instance: life.life for instance, life in pool.engines.lives.items()},
         "troubled_engines": [msgspec.to_builtins(row) for row in pool.engines.troubled()],
     }
+
+
+def _carried(document: Mapping[str, object]) -> dict[str, object]:
+    """The document without the fields that JSON cannot carry, so that one pool's do not cost the others their page."""
+    return {name: told if _is_carried(told) else "this cannot be written as JSON" for name, told in document.items()}
+
+
+def _is_carried(told: object) -> bool:
+    try:
+        orjson.dumps(told)
+    except orjson.JSONEncodeError:
+        return False
+    return True
 
 
 async def send_json(send: Send, status: int, document: object) -> None:

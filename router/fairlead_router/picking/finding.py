@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote_to_bytes
 
+from fairlead.addresses import host_of
 from fairlead_router.gateway.routed_requests import POOL_HEADER, opened_by
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pools.keys import GatewayKey
@@ -95,5 +96,5 @@ def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
 
 def members(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
     """Instances of the pool among endpoints `ip:port`; one without a port means all of that address."""
-    wanted = set(subset)
-    return tuple(name for name, address in pool.addresses.items() if address in wanted or address.rpartition(":")[0] in wanted)
+    wanted = {one[1:-1] if one.endswith("]") else one for one in subset}
+    return tuple(name for name, address in pool.addresses.items() if address in wanted or host_of(address) in wanted)

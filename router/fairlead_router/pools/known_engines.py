@@ -6,11 +6,13 @@ itself, as far as they are still believed.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
 from fairlead.capabilities import UNKNOWN, Figure
+from fairlead.plausibility import KV_BYTES_PER_TOKEN, shown
 from fairlead.reports.engines import EngineMemory, EngineTrouble, TroubledEngine
 from fairlead.routing.knowledge.engine_memories import believed, joined
 from fairlead.routing.knowledge.progress import EngineProgress, Life
@@ -18,6 +20,12 @@ from fairlead.tables import InstanceEntry, PoolKey, RoutingTable
 from fairlead.targets import Ranks, RanksSeen, instance_of, rank_of, target_of
 from fairlead_router.engines.engine_pages import EngineFigures, EnginePage
 from fairlead_router.engines.model_cards import Card, aliases_of
+
+logger = logging.getLogger(__name__)
+
+IMPLAUSIBLE_SECONDS = 120.0
+"""How long an engine is said to report what cannot be true after it did so last; its pages are read more often."""
+_LONGEST_WORDS = 200
 
 CACHE_SIZE_STEP = 0.05
 """A cache size that is nearer than this to the one in use changes nothing."""
@@ -29,7 +37,8 @@ class KnownEngines:
     """
 
     __slots__ = (
-        "_cache_sizes", "_fetched", "_pool", "_ranks", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
+        "_cache_sizes", "_fetched", "_implausible", "_pool", "_ranks",
+        "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
     )  # fmt: skip
 
     def __init__(self, pool: PoolKey) -> None:
@@ -41,6 +50,8 @@ class KnownEngines:
         """Keyed by target: the progress of each engine, or of each of its ranks."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
         """Keyed by instance: its troubles, in words, such as a difference from the pool's spec."""
+        self._implausible: defaultdict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
+        """Keyed by instance and subject: what cannot be true of what it says, in words, and when it said so last."""
         self.cache_tokens: int | None = None
         """The size of KV caches that routing uses, where engines reported theirs: the smallest. For an engine with
         several data-parallel ranks, the size of one rank counts.
@@ -62,7 +73,7 @@ class KnownEngines:
         self._ranks = {key: seen for key, seen in self._ranks.items() if key[0] in instances}
         self.told_ranks = {key: told for key, told in self.told_ranks.items() if key[0] in instances}
         self.lives = {target: life for target, life in self.lives.items() if instance_of(target) in instances}
-        for kept in (self.kv_usage, self.pages, self._cache_sizes, self._fetched, self.troubles, self.cards):
+        for kept in (self.kv_usage, self.pages, self._cache_sizes, self._fetched, self._implausible, self.troubles, self.cards):
             for gone in kept.keys() - instances:
                 del kept[gone]
         self.aliases = aliases_of(model, self.cards.values())
@@ -86,7 +97,7 @@ class KnownEngines:
     def kv_bytes_per_token(self) -> float | None:
         """Bytes of a token's KV blocks, as engines counted what they fetched; None before they fetched any."""
         size, tokens = (sum(told) for told in zip(*self._fetched.values(), strict=True)) if self._fetched else (0.0, 0.0)
-        return size / tokens if size and tokens else None
+        return size / tokens if tokens and KV_BYTES_PER_TOKEN.holds(size / tokens) else None
 
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
         """The engine named its ranks, but not on its metrics page."""
@@ -162,6 +173,33 @@ class KnownEngines:
             self.troubles[instance][trouble] = words
         elif instance in self.troubles:
             self.troubles[instance].pop(trouble, None)
+
+    def implausible(self, instance: str, subject: str, words: str, now: float) -> None:
+        """An engine said of this subject what cannot be true, in these words; empty: all of it can. `now` is in Unix
+        seconds. It is a trouble for as long as it is said, and a while longer.
+        """
+        said = self._implausible[instance]
+        if words:
+            if subject not in said:
+                extra = {"pool": str(self._pool), "instance": instance, "subject": subject, "error": words[:_LONGEST_WORDS]}
+                logger.warning("an engine says what cannot be true, which is not used", extra=extra)
+            said[subject] = (shown(words, _LONGEST_WORDS), now)
+        elif not said or said.pop(subject, None) is None:
+            return
+        self._tell_implausible(instance)
+
+    def forget_implausible(self, now: float) -> None:
+        """Forget what has not been said again for a while."""
+        for instance, said in self._implausible.items():
+            gone = [subject for subject, (_, at) in said.items() if now - at >= IMPLAUSIBLE_SECONDS]
+            for subject in gone:
+                del said[subject]
+            if gone:
+                self._tell_implausible(instance)
+
+    def _tell_implausible(self, instance: str) -> None:
+        words = "; ".join(f"{subject}: {words}" for subject, (words, _) in sorted(self._implausible[instance].items()))
+        self.found(instance, EngineTrouble.REPORTS_IMPLAUSIBLE, f"what it says is not all used: {words}" if words else None)
 
     def troubled(self) -> tuple[TroubledEngine, ...]:
         """All troubles of the pool's engines, by instance."""

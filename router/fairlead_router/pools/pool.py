@@ -17,12 +17,16 @@ from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.routing.knowledge.token_sizes import FORGET_SECONDS, TokenSizes
 from fairlead.tables import EngineFacts, Outlook, RoutingTable
 from fairlead.targets import Ranks, instance_of, target_of, targets_of
+from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamFailure
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.account import PoolAccount
 from fairlead_router.pools.instance_choice import InstanceChoice
 from fairlead_router.pools.known_engines import KnownEngines, RecalledEngines
 from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
+
+ANSWERS = "its answers"
+"""A subject of what an engine says."""
 
 _CONNECTOR = "give it a --kv-transfer-config whose connector names blocks in answers, as NixlConnector does"
 
@@ -231,6 +235,11 @@ class Pool:
         fault = fault_of(kind)
         if fault is not None:
             self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
+
+    def note_beyond_bounds(self, target: str, failure: UpstreamFailure, now: float) -> None:
+        """An answer failed: if it was larger than any answer is, that is a trouble of its engine."""
+        if isinstance(failure, BeyondBounds):
+            self.engines.implausible(instance_of(target), ANSWERS, failure.words, now)
 
     def handed_over(self, target: str, now: float, *, named_blocks: bool) -> None:
         """A prefill for another instance has ended there, and its answer named the KV blocks, or none."""

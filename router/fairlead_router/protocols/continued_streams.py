@@ -104,10 +104,21 @@ def _count_whole(usage: Event, rest: Rest, prompt: str, output: str, details: st
     if type(usage.get("total_tokens")) is int:
         usage["total_tokens"] = (usage.get(prompt) or 0) + (usage.get(output) or 0)
     found = usage.get(details)
-    if isinstance(found, dict) and type(found.get("cached_tokens")) is int:
-        found["cached_tokens"] = min(found["cached_tokens"], usage.get(prompt) or 0)
+    if isinstance(found, dict):
+        _limit_parts(found, usage.get(prompt) or 0)
 
 
+def _limit_parts(details: Event, left: int) -> None:
+    for field in _OF_THE_PROMPT:
+        if type(details.get(field)) is int:
+            details[field] = min(details[field], left)
+            left -= details[field]
+
+
+_OF_THE_PROMPT = ("cached_tokens", "created_cache_tokens", "cache_write_tokens")
+"""Tokens of a prompt that its engine had cached, and that it put into its cache: parts of the prompt that do not
+overlap. Their engine counts in blocks, of which the last one may hold the beginning of the answer.
+"""
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 
 
@@ -208,7 +219,7 @@ class MessageRest(Continued):
         if isinstance(details, dict):
             for field, told in (("cache_read_input_tokens", "cached_tokens"), ("cache_creation_input_tokens", "created_cache_tokens")):
                 if type(details.get(told)) is int:
-                    counts[field] = min(details[told], counts["input_tokens"])
+                    counts[field] = details[told]
                     counts["input_tokens"] -= counts[field]
         return counts
 

@@ -187,6 +187,7 @@ class Proxy:
         call.drop_connection()
         call.awaited_since = call.quiet_since = 0.0
         pool.engine_failed(instance, failure.kind, now, ticket)
+        pool.note_beyond_bounds(instance, failure, now)
         logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
         if call.deadline <= now:
             pool.account.fail(ticket, now, out_of_time=failure.kind == "deadline")
@@ -383,6 +384,7 @@ class Proxy:
     def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()
         exchange.pool.engine_failed(exchange.instance, failure.kind, now, exchange.ticket)
+        exchange.pool.note_beyond_bounds(exchange.instance, failure, now)
         exchange.pool.account.fail(exchange.ticket, now, out_of_time=failure.kind == "deadline")
         exchange.call.drop_connection()
         logger.warning("engine lost while answering", extra=failed(exchange.call, exchange.pool, exchange.instance, failure))

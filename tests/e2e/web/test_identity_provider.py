@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from fairlead_testing.running.api import SECRETS
-from fairlead_testing.running.browser_site import SESSION_COOKIE, findings_in_both_themes, sticking_out
+from fairlead_testing.running.browser_site import findings_in_both_themes, session_cookie, sticking_out
 from fairlead_testing.running.identity_provider import SECRET, running_host, running_provider, sign_in_at_provider
 from fairlead_testing.running.postgres import fresh_database, shared_server
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -47,7 +47,7 @@ def context(chromium: Browser) -> Iterator[BrowserContext]:
 
 
 def whoami(context: BrowserContext, host: str) -> dict[str, object]:
-    token = next(one.get("value", "") for one in context.cookies(host) if one.get("name") == SESSION_COOKIE)
+    token = next(one.get("value", "") for one in context.cookies(host) if one.get("name") == session_cookie(host))
     headers = {"authorization": f"Bearer {token}"}
     found: dict[str, object] = httpx.get(f"{host}/v1/whoami", headers=headers, timeout=PATIENCE_SECONDS, trust_env=False).json()
     return found
@@ -95,7 +95,7 @@ def test_somebody_whom_the_provider_does_not_verify_is_not_signed_in(context: Br
     sign_in_at_provider(page, "unverified")
     page.wait_for_url(f"{host}/login/oidc/answer?*")
     assert "does not say that unverified@example.com is verified" in page.inner_text("[role=alert]")
-    assert [one for one in context.cookies(host) if one.get("name") == SESSION_COOKIE] == []
+    assert [one for one in context.cookies(host) if one.get("name") == session_cookie(host)] == []
     headers = {"authorization": f"Bearer {SECRETS['admin']}"}
     answer = httpx.get(f"{host}/v1/audit", params={"action": "login"}, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False)
     entries = answer.json()["items"]
@@ -128,7 +128,7 @@ def test_what_one_browser_brings_back_is_of_no_use_in_another(context: BrowserCo
     victim.goto(f"{host}/login/oidc")  # an attempt of their own does not take the other's code
     victim.goto(brought[0])
     assert "another attempt" in victim.inner_text("[role=alert]")
-    assert [one for one in other.cookies(host) if one.get("name") == SESSION_COOKIE] == []
+    assert [one for one in other.cookies(host) if one.get("name") == session_cookie(host)] == []
     other.close()
 
 

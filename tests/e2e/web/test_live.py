@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Request
 
 from fairlead_client.resources.moves import Migration
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE
-from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until
+from fairlead_testing.running.browser_site import RunningSite, session_cookie, signed_in, wait_until
 from fairlead_testing.running.people import until_at
 from fairlead_web.heatmaps.cells import text_of
 from fairlead_web.text import formats
@@ -170,7 +170,7 @@ def test_an_ended_session_comes_back_to_the_page_with_what_was_typed(chromium: B
     page.click("text=Plan the change")
     until_at(page, "/login")
     site.fake.tokens["operator-token"] = known
-    context.add_cookies([{"name": SESSION_COOKIE, "value": "operator-token", "url": site.url}])
+    context.add_cookies([{"name": session_cookie(site.url), "value": "operator-token", "url": site.url}])
     page.goto(site.url + parse_qs(urlsplit(page.url).query)["next"][0])
     page.wait_for_selector("[data-kept]:has-text('is here again')")
     assert "from=now-2h" in page.url

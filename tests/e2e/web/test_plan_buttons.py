@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser, Route
 
 from fairlead_testing.fakes.public_data.loads import CHAT
-from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until
+from fairlead_testing.running.browser_site import RunningSite, session_cookie, signed_in, wait_until
 from fairlead_testing.running.people import until_at
 
 pytestmark = pytest.mark.browser
@@ -74,7 +74,7 @@ def test_after_a_session_that_ended_it_is_said_that_nothing_was_planned(chromium
     page.locator("td button[form=plan-this]").first.click()
     until_at(page, "/login")
     site.fake.tokens["operator-token"] = known
-    context.add_cookies([{"name": SESSION_COOKIE, "value": "operator-token", "url": site.url}])
+    context.add_cookies([{"name": session_cookie(site.url), "value": "operator-token", "url": site.url}])
     page.goto(shown)
     page.wait_for_selector("[data-kept]:has-text('You were signed out before this was sent. Nothing was changed.')")
     context.close()

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in
+from fairlead_testing.running.browser_site import RunningSite, session_cookie, signed_in
 from fairlead_testing.running.people import until_at
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -28,7 +28,7 @@ def test_opening_a_login_link_does_not_use_it_up_but_its_button_does(chromium: B
     page.click("text=Sign in >> nth=-1")
     page.wait_for_url(f"{site.url}/")
     assert page.inner_text("h1") == "Overview"
-    cookie = next(one for one in person.cookies() if one.get("name") == SESSION_COOKIE)
+    cookie = next(one for one in person.cookies() if one.get("name") == session_cookie(site.url))
     assert cookie.get("httpOnly") is True
     assert cookie.get("sameSite") == "Lax"
 
@@ -57,12 +57,12 @@ def test_signing_out_ends_the_session_for_copies_of_the_cookie_too(chromium: Bro
     page.fill("input[name=token]", "viewer-token")
     page.keyboard.press("Enter")
     page.wait_for_url(f"{site.url}/")
-    stolen = [one for one in context.cookies() if one.get("name") == SESSION_COOKIE]
+    stolen = [one for one in context.cookies() if one.get("name") == session_cookie(site.url)]
     page.locator("details.user summary").click()
     page.click("text=Sign out")
     page.wait_for_url("**/login")
     other = fresh(chromium)
-    other.add_cookies([{"name": SESSION_COOKIE, "value": stolen[0].get("value", ""), "url": site.url}])
+    other.add_cookies([{"name": session_cookie(site.url), "value": stolen[0].get("value", ""), "url": site.url}])
     thief = other.new_page()
     thief.goto(f"{site.url}/pools")
     assert "/login" in thief.url

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from fairlead_testing.fakes.public_data.loads import CHAT
-from fairlead_testing.running.browser_site import SESSION_COOKIE, RunningSite, signed_in, wait_until, watch_troubles
+from fairlead_testing.running.browser_site import RunningSite, session_cookie, signed_in, wait_until, watch_troubles
 from fairlead_testing.running.people import until_at
 
 pytestmark = pytest.mark.browser
@@ -39,7 +39,7 @@ def after_signing_out(page: Page, site: RunningSite, act: Callable[[], object]) 
     act()
     until_at(page, "/login")
     site.fake.tokens["operator-token"] = known
-    page.context.add_cookies([{"name": SESSION_COOKIE, "value": "operator-token", "url": site.url}])
+    page.context.add_cookies([{"name": session_cookie(site.url), "value": "operator-token", "url": site.url}])
 
 
 def test_a_question_mark_is_typed_where_text_is_typed(page: Page, site: RunningSite) -> None:

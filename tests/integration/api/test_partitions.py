@@ -20,7 +20,7 @@ _INDEXED = "SELECT indexdef FROM pg_indexes WHERE tablename = %s"
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    found = Database(database_url, UPKEEP, Pulse(database_url, 1.0))
+    found = Database(UPKEEP, Pulse(database_url, 1.0))
     yield found
     await found.close()
 
@@ -63,7 +63,7 @@ async def test_who_drops_a_day_gives_up_soon_where_somebody_reads_for_long(datab
 
 async def test_a_day_that_a_promoted_standby_lacks_is_made_again(database_url: str) -> None:
     pulse = Pulse(database_url, 1.0)
-    database = Database(database_url, UPKEEP, pulse)
+    database = Database(UPKEEP, pulse)
     partitions = Partitions(database)
     await partitions.ensure("decisions", [DAY])
     made = partition_name("decisions", DAY)

@@ -28,7 +28,7 @@ IDLE_SECONDS = 2.0
 @asynccontextmanager
 async def database(url: str, idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[Database]:
     """As another process has it, but sooner given up by Postgres."""
-    found = Database(url, replace(UPKEEP, idle_seconds=idle_seconds), Pulse(url, 100.0))
+    found = Database(replace(UPKEEP, idle_seconds=idle_seconds), Pulse(url, 100.0))
     try:
         yield found
     finally:
@@ -103,7 +103,7 @@ async def test_a_process_suspended_within_a_copy_does_not_hold_its_locks_either(
 
 
 async def test_every_transaction_of_the_api_is_bounded_so(database_url: str) -> None:
-    control = Database(database_url, CONTROL, Pulse(database_url, 1.0))
+    control = Database(CONTROL, Pulse(database_url, 1.0))
     async with control.reading() as connection:
         shown = (await connection.execute(text("SHOW idle_in_transaction_session_timeout"))).scalar_one()
     await control.close()

@@ -17,7 +17,7 @@ _WRITE = text("INSERT INTO routers (id, last_seen_at, sent_at, acknowledged, in_
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    found = Database(database_url, CONTROL, Pulse(database_url, 100.0))
+    found = Database(CONTROL, Pulse(database_url, 100.0))
     yield found
     await found.close()
 

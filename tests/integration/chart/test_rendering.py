@@ -1,5 +1,6 @@
 """What the chart renders, by Helm itself: valid objects that fit each other."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,37 @@ def test_limited_to_namespaces_it_has_no_right_in_the_cluster(render: Render) ->
 def test_the_notes_name_a_key_with_a_dot_as_kubectl_reads_it(render: Render) -> None:
     notes = render(merged(BUNDLED, {"gatewayKeys": {"existingSecret": "ours", "key": "keys.txt"}})).notes
     assert r"get secret ours -o jsonpath='{.data.keys\.txt}' | base64 -d" in notes
+
+
+def test_every_process_listens_on_ipv6_if_it_is_so_wished(render: Render) -> None:
+    release = render(merged(BUNDLED, {"listenAddress": "::"}))
+    assert "0.0.0.0" not in json.dumps(release.every())
+    assert json.dumps(release.every()).count('"::"') == 4, "API, router, its admin port, the operator's health"
+
+
+def test_a_chart_that_has_this_one_as_a_dependency_may_switch_it_on(render: Render) -> None:
+    assert render(merged(BUNDLED, {"enabled": True})).every()
+    with pytest.raises(HelmRefused, match="enabled"):
+        render(merged(BUNDLED, {"enabled": False}))
+
+
+def test_the_password_of_the_bundled_database_may_be_ones_own(render: Render) -> None:
+    release = render(merged(BUNDLED, {"database": {"bundled": {"existingSecret": "ours"}}}))
+    assert [one for one in release.every() if one["kind"] == "Secret" and one["metadata"]["name"].endswith("-postgres")] == []
+    shown = json.dumps(release.every())
+    assert shown.count('"name": "POSTGRES_PASSWORD"') == shown.count('"secretKeyRef": {"name": "ours", "key": "password"}') > 1
+
+
+def test_the_migrations_job_has_annotations_of_its_own_and_an_end(render: Render) -> None:
+    meshed = {"api": {"podAnnotations": {"sidecar.istio.io/inject": "true", "a": "b"}}}
+    own = {
+        "database": {"migrationPod": {"annotations": {"sidecar.istio.io/inject": "false"}, "labels": {"x": "y"}}, "migrationSeconds": 120}
+    }
+    [job] = [one for one in render(merged(EXTERNAL, meshed, own)).every() if one["kind"] == "Job"]
+    pod = job["spec"]["template"]["metadata"]
+    assert pod["annotations"] == {"sidecar.istio.io/inject": "false", "a": "b"}
+    assert pod["labels"]["x"] == "y"
+    assert job["spec"]["activeDeadlineSeconds"] == 120
 
 
 WRONG: dict[str, tuple[Document, str]] = {

@@ -29,9 +29,12 @@ OTHER: dict[str, Any] = {
     "gatewayKeys.key": "clients",
     "database.existingSecret.name": "another",
     "database.existingSecret.key": "url",
+    "database.bundled.existingSecret": "our-postgres",
     "operator.watchNamespaces": ["rendering"],
     "operator.engineImage": "engine:1",
     "api.environment": {"FORWARDED_ALLOW_IPS": "10.0.0.1"},
+    "operator.environment": {"NO_PROXY": ".svc"},
+    "router.environment": {"SSL_CERT_FILE": "/etc/ours.pem"},
     "api.oidcClientSecret.name": "another",
     "api.oidcClientSecret.key": "secret",
     "api.publicUrl": "https://elsewhere.example.com",
@@ -40,6 +43,7 @@ OTHER: dict[str, Any] = {
     "router.httpRoute.hostnames": ["elsewhere.example.com"],
 }
 ENDINGS: dict[str, Any] = {
+    "image.registry": "mirror.example.com",
     "image.repository": "other/image",
     "image.tag": "9.9.9",
     "image.digest": "sha256:" + "0" * 64,
@@ -74,8 +78,8 @@ def leaves(schema: Document, path: str = "") -> Iterator[tuple[str, Document]]:
         yield path, schema
 
 
-LEAVES = {path: schema for path, schema in leaves(SCHEMA) if path != "global" and ".settings." not in path}
-"""`global` is Helm's own; test_processes.py has the settings."""
+LEAVES = {path: schema for path, schema in leaves(SCHEMA) if path not in {"global", "enabled"} and ".settings." not in path}
+"""`global` is Helm's own, `enabled` what it asks of a dependency; test_processes.py has the settings."""
 
 
 def at(path: str, values: Document) -> Any:
@@ -140,7 +144,11 @@ def test_every_value_changes_what_is_rendered(path: str, render: Render) -> None
 
 def strings(word: str, *, beside: str) -> Document:
     """Values that have a word in each place that takes one, and in none that has the other word in its path."""
-    values: Document = {"api": {"publicUrl": f"https://{word}", "environment": {"EXAMPLE": word}}}
+    values: Document = {
+        "api": {"publicUrl": f"https://{word}", "environment": {"EXAMPLE": word}},
+        "operator": {"environment": {"EXAMPLE": word}},
+        "router": {"environment": {"EXAMPLE": word}},
+    }
     for path, schema in LEAVES.items():
         inner = next((schema[name] for name in ("items", "additionalProperties") if name in schema), schema)
         if inner.get("type") == "string" and re.search(inner.get("pattern", ""), word) and beside not in path.split("."):
@@ -177,7 +185,7 @@ def groups(schema: Document, path: str = "") -> Iterator[tuple[str, Document]]:
 
 
 def test_what_the_schema_knows_stands_in_the_values_and_nothing_else() -> None:
-    optional = {"global", "claims"}
+    optional = {"global", "enabled", "claims"}
     for path, schema in groups(SCHEMA):
         assert schema.get("additionalProperties") is False, path
         if path.endswith(".settings"):

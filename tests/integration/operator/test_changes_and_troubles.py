@@ -119,8 +119,8 @@ def test_settings_that_cannot_be_used_end_the_process_with_one_line() -> None:
     )
     assert result.returncode == 2
     assert result.stderr.splitlines() == [
-        "fairlead operator: FAIRLEAD_API_URL: 'nowhere' cannot be used; write an address such as http://127.0.0.1:8080, "
-        "or several with commas between them"
+        "fairlead operator: FAIRLEAD_API_URL: 'nowhere' cannot be used; write an address such as http://127.0.0.1:8080 "
+        "without user and password, or several with commas between them"
     ]
 
 

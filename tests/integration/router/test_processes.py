@@ -82,6 +82,34 @@ async def _is_closed(client: httpx.AsyncClient) -> bool:
     return False
 
 
+async def test_no_line_of_any_level_has_a_secret_or_what_somebody_asked(world: World) -> None:
+    (engine,) = await world.start_engines(1)
+    world.api.state.set_table(world.table())
+    port, key, words = free_port(), "sk-a-key-of-a-client-0123456789", "what-nobody-else-may-read"
+    environment = _environment(world, FAIRLEAD_LOG_LEVEL="DEBUG", FAIRLEAD_GATEWAY_KEYS=key)
+    process = await _start(environment, port)
+    try:
+        await _ready(port)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
+            for shown in (key, "sk-wrong-0123456789abcdef"):
+                headers = {"authorization": f"Bearer {shown}", "x-session-id": "s"}
+                await client.post(
+                    "/v1/chat/completions", json=_document(user=words, messages=[{"role": "user", "content": words}]), headers=headers
+                )
+        assert len(engine.seen) == 1
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    written = _log(environment).read_text()
+    assert "DEBUG" in written.upper(), "it says all that it has to say"
+    for secret in (key, "sk-wrong-0123456789abcdef", environment["FAIRLEAD_API_TOKEN"], words):
+        assert secret not in written
+
+
 async def test_a_signal_lets_the_stream_under_way_finish_then_the_last_report_and_goodbye_are_sent(world: World) -> None:
     (engine,) = await world.start_engines(1)
     world.api.state.set_table(world.table())

@@ -54,6 +54,17 @@ def test_what_is_no_role_of_somebody_is_refused_by_its_number(text: str) -> None
         parse_given("FAIRLEAD_OIDC_PEOPLE", text)
 
 
+@pytest.mark.parametrize("name", ["CN=ml,OU=Groups,DC=corp", "a, b", "CORP\\ml", "urn:group:a", "/team/ml", 'says "x"'])
+def test_an_entry_in_double_quotes_may_have_commas(name: str) -> None:
+    quoted = '"admin:' + name.replace('"', '""') + '"'
+    assert [one.who for one in parse_given("G", f"viewer:staff, {quoted},operator@team-a:ops")] == ["staff", name, "ops"]
+
+
+def test_an_entry_whose_quotes_do_not_end_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="end each entry that begins with a double quote by one"):
+        parse_given("FAIRLEAD_OIDC_GROUPS", '"admin:CN=ml')
+
+
 def test_names_may_have_colons() -> None:
     assert parse_given("P", "admin:urn:group:a")[0].who == "urn:group:a"
 

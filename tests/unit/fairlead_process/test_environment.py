@@ -40,7 +40,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
 def test_a_variable_without_a_default_that_is_not_set_is_named_with_what_to_write(environment: dict[str, str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         read(Outer, environment)
-    assert str(caught.value) == "FAIRLEAD_URL: is not set; write an address such as http://127.0.0.1:8080"
+    assert str(caught.value) == "FAIRLEAD_URL: is not set; write an address such as http://127.0.0.1:8080 without user and password"
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,9 @@ def test_no_message_quotes_the_interpreter() -> None:
 
 def test_nothing_catches_the_interpreters_limits() -> None:
     """What nests too deeply is bounded before it is decoded (`fairlead_process.json_documents`, `yaml_documents`)."""
-    named = [path.relative_to(ROOT) for path in sources() if "RecursionError" in path.read_text(encoding="utf-8")]
-    assert named == [Path("router/fairlead_router/protocols/body_edits.py")], (
-        "there what a decoder gives up on is read alike in another way"
-    )
+    named = {path.relative_to(ROOT).as_posix() for path in sources() if "RecursionError" in path.read_text(encoding="utf-8")}
+    assert named == {
+        "router/fairlead_router/protocols/body_edits.py",  # what a decoder gives up on is read alike in another way
+        "core/fairlead_process/json_documents.py",  # long documents of engines, of which little is read: to look at each byte costs more
+        "router/fairlead_router/kv_events/wire.py",  # msgpack, whose depth shows only by decoding it
+    }

@@ -6,13 +6,15 @@
 import hashlib
 import hmac
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead_web.frame import sign_in_attempts
-from fairlead_web.frame.settings import WebSettings
+from fairlead_web.frame.settings import WebSettings, origin_of
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -52,8 +54,9 @@ def cross_site_refusal(method: str, headers: Mapping[str, str], scheme: str, set
     origin = headers.get("origin")
     if origin is None:
         return "the request names no origin (neither Sec-Fetch-Site nor Origin was sent)"
-    own = {settings.origin, f"{scheme}://{headers.get('host', '')}".lower()}
-    return None if origin.lower() in own else f"the request came from {origin}"
+    host = headers.get("host", "")
+    own = {settings.origin, origin_of(f"{scheme}://{host}"), origin_of(f"{urlsplit(settings.origin).scheme}://{host}")} - {""}
+    return None if origin_of(origin) in own else f"the request came from {origin}"
 
 
 class Shield:
@@ -105,22 +108,31 @@ class Shield:
             headers["Strict-Transport-Security"] = "max-age=31536000"
 
 
-def set_session_cookie(response: Response, settings: WebSettings, token: str) -> None:
+def host_of(request: Request) -> str:
+    """The request's Host header."""
+    return request.headers.get("host", "")
+
+
+def session_of(request: Request, settings: WebSettings) -> str | None:
+    """The session's token that the browser sent, unchecked."""
+    return request.cookies.get(settings.cookie_name(host_of(request)))
+
+
+def set_session_cookie(request: Request, response: Response, settings: WebSettings, token: str) -> None:
     """Hands the browser its session; the API's session row ends it server-side."""
-    response.set_cookie(
-        settings.cookie_name, token, max_age=SESSION_SECONDS, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax"
-    )
+    name = settings.cookie_name(host_of(request))
+    response.set_cookie(name, token, max_age=SESSION_SECONDS, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
 
-def clear_session_cookie(response: Response, settings: WebSettings) -> None:
+def clear_session_cookie(request: Request, response: Response, settings: WebSettings) -> None:
     """Makes the browser forget its session."""
-    response.delete_cookie(settings.cookie_name, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
+    response.delete_cookie(settings.cookie_name(host_of(request)), path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
 
-def set_attempt_cookie(response: Response, settings: WebSettings, attempt: str) -> None:
+def set_attempt_cookie(request: Request, response: Response, settings: WebSettings, attempt: str) -> None:
     """Lax, as the identity provider's page leads back here by a link."""
     response.set_cookie(
-        settings.attempt_cookie_name,
+        settings.attempt_cookie_name(host_of(request)),
         attempt,
         max_age=sign_in_attempts.SECONDS,
         path="/",
@@ -130,8 +142,10 @@ def set_attempt_cookie(response: Response, settings: WebSettings, attempt: str) 
     )
 
 
-def clear_attempt_cookie(response: Response, settings: WebSettings) -> None:
-    response.delete_cookie(settings.attempt_cookie_name, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
+def clear_attempt_cookie(request: Request, response: Response, settings: WebSettings) -> None:
+    response.delete_cookie(
+        settings.attempt_cookie_name(host_of(request)), path="/", secure=settings.secure_cookies, httponly=True, samesite="lax"
+    )
 
 
 def local_path(target: str | None) -> str:

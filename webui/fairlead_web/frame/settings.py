@@ -1,5 +1,6 @@
 """Settings of the web UI: the API's address, the public address of the pages, and the protection of cookies."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -39,38 +40,72 @@ class WebSettings:
 
     @property
     def origin(self) -> str:
-        """`scheme://host[:port]` of the public URL, lower case."""
-        parts = urlsplit(self.public_url)
-        return f"{parts.scheme}://{parts.netloc}".lower()
+        """`scheme://host[:port]` of the public URL, in its one form."""
+        return origin_of(self.public_url)
 
     @property
     def base_path(self) -> str:
         """Path prefix of every link: empty, or `/ops/infer` without a slash at the end."""
         return urlsplit(self.public_url).path.rstrip("/")
 
-    @property
-    def cookie_name(self) -> str:
-        """`__Host-` cookies need TLS; plain HTTP (loopback) uses another name so that one never shadows the other."""
-        return "__Host-fairlead" if self.secure_cookies else "fairlead-session"
+    def cookie_name(self, host: str) -> str:
+        """The session's cookie for requests with this Host header. Browsers send the cookies of a host to all its ports
+        and paths, so the name has those of this site: another one beside it neither reads nor deletes its session.
 
-    @property
-    def attempt_cookie_name(self) -> str:
+        `__Host-` cookies need TLS; plain HTTP (loopback) uses another name so that one never shadows the other.
+        """
+        public = urlsplit(self.public_url)
+        scheme, port = (public.scheme, public.port) if not _is_loopback(host) else ("http", _port(host))
+        parts = ["" if port is None or _DEFAULT_PORTS[scheme] == port else str(port), public.path.rstrip("/")]
+        of_path = hashlib.sha256(parts[1].encode()).hexdigest()[:8] if parts[1] else ""
+        plain = "__Host-fairlead" if self.secure_cookies else "fairlead-session"
+        return "-".join(part for part in (plain, parts[0], of_path) if part)
+
+    def attempt_cookie_name(self, host: str) -> str:
         """The cookie of an attempt to sign in at an identity provider."""
-        return f"{self.cookie_name}-attempt"
+        return f"{self.cookie_name(host)}-attempt"
 
     def allows_host(self, host: str) -> bool:
         """Whether a Host header is the public host, or a loopback name at any port. Protects against DNS rebinding."""
-        lowered = host.lower()
-        name = lowered if lowered.endswith("]") else lowered.rsplit(":", 1)[0] if ":" in lowered else lowered
-        return lowered == urlsplit(self.public_url).netloc.lower() or name in LOOPBACK_NAMES
+        return _is_loopback(host) or origin_of(f"{urlsplit(self.public_url).scheme}://{host}") == self.origin
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(url: str) -> str:
+    """The one form of the origin of a URL: scheme and host in lower case, without the scheme's own port (RFC 9110,
+    4.2.3) and the dot at the end of a full name; empty if the URL has none.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    host = host.removesuffix(".")
+    if not host or "@" in parts.netloc or parts.netloc.strip() != parts.netloc:
+        return ""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}" + ("" if port is None or port == _DEFAULT_PORTS.get(parts.scheme) else f":{port}")
+
+
+def _is_loopback(host: str) -> bool:
+    return origin_of(f"http://{host}").removeprefix("http://").removesuffix(f":{_port(host)}") in LOOPBACK_NAMES
+
+
+def _port(host: str) -> int | None:
+    try:
+        return urlsplit(f"http://{host}").port
+    except ValueError:
+        return None
 
 
 def web_settings(public_url: str, secure_cookies: bool | None = None) -> WebSettings:
     """Checked settings; `secure_cookies` None follows the URL's scheme. Raises InvalidInput."""
-    parts = urlsplit(public_url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc:
+    parts, origin = urlsplit(public_url), origin_of(public_url)
+    if parts.scheme not in _DEFAULT_PORTS or not origin:
         raise InvalidInput("FAIRLEAD_PUBLIC_URL", public_url, "write the address people open, such as http://127.0.0.1:8080")
     secure = parts.scheme == "https" if secure_cookies is None else secure_cookies
     if secure and parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
         raise InvalidInput("FAIRLEAD_PUBLIC_URL", public_url, "secure cookies need https (or set secure_cookies to false)")
-    return WebSettings(public_url=public_url.rstrip("/"), secure_cookies=secure)
+    return WebSettings(public_url=f"{origin}{parts.path.rstrip('/')}", secure_cookies=secure)

@@ -15,7 +15,14 @@ from fairlead_client.resources.access import LoginMode, LoginModes, OidcLoginReq
 from fairlead_client.resources.problems import Problem
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import Routes
-from fairlead_web.frame.security import clear_attempt_cookie, clear_session_cookie, local_path, set_attempt_cookie, set_session_cookie
+from fairlead_web.frame.security import (
+    clear_attempt_cookie,
+    clear_session_cookie,
+    host_of,
+    local_path,
+    set_attempt_cookie,
+    set_session_cookie,
+)
 from fairlead_web.frame.shells import Preferences
 from fairlead_web.frame.sign_in_attempts import attempt_of, begun
 from fairlead_web.frame.visits import Site, Visit, preferences_of, problem_of
@@ -66,7 +73,7 @@ async def sign_in(site: Site, request: Request) -> Response:
     except (ApiProblem, ApiUnreachable) as error:
         return await _page(site, request, "", target, problem_of(error))
     response = RedirectResponse(site.settings.base_path + target, 303)
-    set_session_cookie(response, site.settings, session.token)
+    set_session_cookie(request, response, site.settings, session.token)
     return response
 
 
@@ -79,13 +86,13 @@ async def begin(site: Site, request: Request) -> Response:
         return await _page(site, request, "", target, problem_of(error))
     attempt = begun(target, lambda: secrets.token_urlsafe(32))
     response = RedirectResponse(attempt.address(provider, _redirect_uri(site)), 303)
-    set_attempt_cookie(response, site.settings, attempt.cookie())
+    set_attempt_cookie(request, response, site.settings, attempt.cookie())
     return response
 
 
 async def answer(site: Site, request: Request) -> Response:
     """Takes the browser's answer from the identity provider."""
-    attempt = attempt_of(request.cookies.get(site.settings.attempt_cookie_name))
+    attempt = attempt_of(request.cookies.get(site.settings.attempt_cookie_name(host_of(request))))
     if attempt is None:
         detail = (
             f"This sign-in was begun in another browser, at another address than {site.settings.public_url}, or too long ago; begin again."
@@ -101,14 +108,14 @@ async def answer(site: Site, request: Request) -> Response:
     except (ApiProblem, ApiUnreachable) as error:
         return await _refused(site, request, target, problem_of(error))
     response = RedirectResponse(site.settings.base_path + target, 303)
-    set_session_cookie(response, site.settings, session.token)
-    clear_attempt_cookie(response, site.settings)
+    set_session_cookie(request, response, site.settings, session.token)
+    clear_attempt_cookie(request, response, site.settings)
     return response
 
 
 async def _refused(site: Site, request: Request, target: str | None, problem: Problem) -> Response:
     response = await _page(site, request, "", target, problem)
-    clear_attempt_cookie(response, site.settings)
+    clear_attempt_cookie(request, response, site.settings)
     return response
 
 
@@ -124,7 +131,7 @@ async def sign_out(visit: Visit) -> Response:
         if error.problem.status != 401:
             raise
     response = RedirectResponse(visit.link("/login"), 303)
-    clear_session_cookie(response, visit.site.settings)
+    clear_session_cookie(visit.request, response, visit.site.settings)
     return response
 
 

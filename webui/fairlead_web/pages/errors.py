@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from fairlead_client.problems import ClientError
 from fairlead_client.resources.problems import Problem
 from fairlead_web.frame.rendering import Context
-from fairlead_web.frame.security import clear_session_cookie, local_path
+from fairlead_web.frame.security import clear_session_cookie, local_path, session_of
 from fairlead_web.frame.shells import Preferences, Shell
 from fairlead_web.frame.visits import Site, here_of, preferences_of, problem_of, visit_of
 from fairlead_web.text.addresses import with_query
@@ -116,7 +116,7 @@ async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
 
 async def _context(site: Site, request: Request, content: ErrorContent, section: str) -> ErrorPage | BareErrorPage:
     """The error page with the navigation, and with identity and pools if the API answers."""
-    token = request.cookies.get(site.settings.cookie_name, "")
+    token = session_of(request, site.settings) or ""
     if not token.isascii():
         return _bare(site, request, content)
     visit = visit_of(site, request, token, [])
@@ -143,7 +143,7 @@ def session_ended(site: Site, request: Request) -> Response:
         return JSONResponse(
             {"type": "unauthenticated", "title": "Sign in first", "status": 401}, 401, media_type="application/problem+json"
         )
-    had_one = site.settings.cookie_name in request.cookies
+    had_one = session_of(request, site.settings) is not None
     target = here.back if request.method == "GET" else _came_from(request, here.base)
     login = site.settings.base_path + with_query("/login", {"next": target if target != "/" else None, "ended": "1" if had_one else None})
     response: Response
@@ -155,7 +155,7 @@ def session_ended(site: Site, request: Request) -> Response:
     else:
         response = RedirectResponse(login, 303)
     if had_one:
-        clear_session_cookie(response, site.settings)
+        clear_session_cookie(request, response, site.settings)
     return response
 
 

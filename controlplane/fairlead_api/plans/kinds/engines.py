@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from fairlead.addresses import joined
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
@@ -70,7 +71,7 @@ def base_url(url: str) -> str:
         raise ValueError(f"{remedy}; a host is a name in letters, digits, dots, hyphens and underscores, or an IP address")
     if parts.path.rstrip("/") not in {"", "/v1"}:
         raise ValueError(f"{remedy}, without a path: the engine's API must begin at /v1")
-    return f"http://{f'[{host}]' if ':' in host else host}:{port or 80}"
+    return f"http://{joined(host, port or 80)}"
 
 
 def _is_host(host: str) -> bool:

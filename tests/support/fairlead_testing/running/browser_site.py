@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import uvicorn
@@ -21,9 +22,9 @@ from fairlead_testing.fakes.public_data.world import World
 from fairlead_testing.running.sandbox import RunningSandbox
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.app import create_web_app
+from fairlead_web.frame.settings import web_settings
 from processkube.testing.ports import free_port
 
-SESSION_COOKIE = "fairlead-session"
 CHROMIUM = Path("/usr/bin/chromium")
 HEADLESS_CHROMIUM = Path(shutil.which("chromium-headless-shell") or CHROMIUM)
 """The one without windows where it is installed: the same engine for half of the processor time, as each window of the
@@ -83,6 +84,11 @@ def running_site(base: str = "") -> Iterator[RunningSite]:
         thread.join(10)
 
 
+def session_cookie(url: str) -> str:
+    """The name of the session's cookie of the site at this URL."""
+    return web_settings(url).cookie_name(urlsplit(url).netloc)
+
+
 def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **options: object) -> BrowserContext:
     """A browser context with a session cookie of that role.
 
@@ -91,7 +97,7 @@ def signed_in(chromium: Browser, site: RunningSite, role: str = "operator", **op
     settings = {"viewport": {"width": 1280, "height": 900}, **options}
     context = chromium.new_context(**settings)  # type: ignore[arg-type]  # options vary by test
     context.set_default_timeout(PATIENCE_SECONDS * 1000)
-    context.add_cookies([{"name": SESSION_COOKIE, "value": f"{role}-token", "url": site.url}])
+    context.add_cookies([{"name": session_cookie(site.url), "value": f"{role}-token", "url": site.url}])
     return context
 
 

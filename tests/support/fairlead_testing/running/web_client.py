@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import CodeType
+from urllib.parse import urlsplit
 
 import httpx
 from jinja2 import BytecodeCache, Environment
@@ -19,7 +20,7 @@ from fairlead_web.frame.settings import web_settings
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ORIGIN = "http://127.0.0.1:8080"
-COOKIE = "fairlead-session"
+COOKIE = "fairlead-session-8080"
 
 
 class CompiledOnce(BytecodeCache):
@@ -63,7 +64,8 @@ async def visitor(role: str | None = "operator", public_url: str = ORIGIN, secur
     """`role` None: nobody is signed in."""
     fake = FakePublicApi(World(now=NOW), clock=lambda: NOW)
     app = create_web_app(httpx.ASGITransport(fake.app), "http://api", public_url, secure, clock=lambda: NOW)
-    cookies = {COOKIE: f"{role}-token"} if role else {}
+    settings = web_settings(public_url, secure)
+    cookies = {settings.cookie_name(urlsplit(settings.public_url).netloc): f"{role}-token"} if role else {}
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url=web_settings(public_url, False).origin, cookies=cookies
     ) as http:

@@ -50,9 +50,11 @@ class Provider:
     claims: dict[str, Any] = field(default_factory=lambda: dict(CLAIMS))
     signed: Callable[[dict[str, Any]], str] = lambda claims: jwt.encode({"alg": "RS256", "kid": "1"}, claims, FIRST)
     keys: list[Any] = field(default_factory=lambda: [FIRST])
+    odd_keys: list[Any] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
     userinfo: dict[str, Any] = field(default_factory=dict)
     tokens: httpx.Response | None = None
+    no_userinfo: httpx.Response | None = None
     is_away: bool = False
     asked: list[httpx.Request] = field(default_factory=list)
 
@@ -67,12 +69,12 @@ class Provider:
                     200, json={"issuer": ISSUER, **{name: f"{ISSUER}/{path}" for name, path in places.items()}, **self.document}
                 )
             case "/jwks":
-                return httpx.Response(200, json=KeySet(self.keys).as_dict(private=False))
+                return httpx.Response(200, json={"keys": [*self.odd_keys, *KeySet(self.keys).as_dict(private=False)["keys"]]})
             case "/token":
                 return self.tokens or httpx.Response(200, json={"id_token": self.signed(self.claims), "access_token": "at"})
             case "/me":
                 assert request.headers["authorization"] == "Bearer at"
-                return httpx.Response(200, json=self.userinfo)
+                return self.no_userinfo or httpx.Response(200, json=self.userinfo)
         return httpx.Response(404)
 
     def count(self, path: str) -> int:
@@ -274,7 +276,7 @@ class Endless(httpx.AsyncByteStream):
 async def test_an_answer_without_end_is_cut_and_not_kept(place: str, silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity_provider, "TIMEOUT_SECONDS", 0.3 if silent else 100.0)
     stream = Endless(silent=silent)
-    provider = Provider(claims={name: value for name, value in CLAIMS.items() if name != "groups"})
+    provider = Provider(claims={name: value for name, value in CLAIMS.items() if name not in {"email", "groups"}})
 
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, stream=stream) if request.url.path == place else provider(request)
@@ -290,3 +292,45 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
     bomb = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b" " * 10_000_000)))
     with pytest.raises(IdentityProviderUnavailable, match="compresses"):
         await OpenIdProvider(SETTINGS, httpx.MockTransport(lambda _: bomb), lambda: 0.0).described()
+
+
+ODD_KEYS: list[Any] = [
+    {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "9"}, {"kty": "OKP", "crv": "Foo", "x": "AA"}, {"kid": "8"}, {"kty": "AKP"},
+    {"kty": "RSA", "n": "!!", "e": "AQAB"}, {"kty": "RSA", "n": 5, "e": []}, {"kty": {}}, {"kty": "EC"}, {}, None, "key", 7, [],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_KEYS, ids=repr)
+async def test_a_key_that_cannot_be_used_is_passed_over(odd: Any) -> None:
+    assert (await asking(Provider(odd_keys=[odd])).person(ANSWER, NOW)).name == "ann@example.com"
+
+
+async def test_a_provider_without_a_key_that_can_be_used_signs_nobody_in() -> None:
+    with pytest.raises(NotAuthenticated, match="none of the provider's keys can be used"):
+        await asking(Provider(keys=[], odd_keys=ODD_KEYS)).person(ANSWER, NOW)
+
+
+LEFT_OUT: list[dict[str, Any]] = [
+    {"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://graph.example.com"}}},
+    {"hasgroups": True},
+    {"groups": {"platform": True}},
+    {"groups": [{"id": "platform"}]},
+    {"groups": 7},
+]
+
+
+@pytest.mark.parametrize("claims", LEFT_OUT, ids=repr)
+async def test_groups_that_do_not_come_are_said_and_who_has_a_role_by_name_signs_in_all_the_same(claims: dict[str, Any]) -> None:
+    without = {name: value for name, value in CLAIMS.items() if name != "groups"}
+    provider = Provider(claims={**without, **claims}, userinfo={"sub": "17"})
+    with pytest.raises(NotAuthenticated, match=r"the identity provider (left 'groups' out|sends 'groups' as)"):
+        await asking(provider).person(ANSWER, NOW)
+    named = replace(SETTINGS, to_people=parse_given("FAIRLEAD_OIDC_PEOPLE", "viewer:ann@example.com"))
+    assert (await asking(provider, named).person(ANSWER, NOW)).name == "ann@example.com"
+    assert (await asking(provider, replace(SETTINGS, to_groups=())).person(ANSWER, NOW)).groups == ()
+
+
+@pytest.mark.parametrize("answer", [httpx.Response(403), httpx.Response(200, text="eyJhbGciOi.J9.x"), httpx.Response(500)])
+async def test_userinfo_that_would_only_add_groups_keeps_nobody_out(answer: httpx.Response) -> None:
+    without = {name: value for name, value in CLAIMS.items() if name != "groups"}
+    assert await asking(Provider(claims=without, no_userinfo=answer)).person(ANSWER, NOW) == Person(name="ann@example.com", groups=())

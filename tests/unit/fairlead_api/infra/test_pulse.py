@@ -4,14 +4,16 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 
+from fairlead_api.infra.connections import Connection
 from fairlead_api.infra.database import READS, Database
 from fairlead_api.infra.errors import StoreUnavailable
-from fairlead_api.infra.pulse import Connection, Pulse
+from fairlead_api.infra.pulse import Pulse
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 
 URL = "postgresql+psycopg://app@/fairlead"
@@ -46,13 +48,20 @@ class Wire:
     def fileno(self) -> int:
         return self._ours.fileno()
 
-    async def execute(self, _: str) -> "Wire":
+    autocommit = True
+    info = SimpleNamespace(server_version=180000)
+
+    async def set_autocommit(self, _: bool) -> None:
+        return
+
+    async def execute(self, statement: str, *_: object, **__: object) -> "Wire":
+        self._row: tuple[object, ...] = ("UTF8", None) if "server_encoding" in statement else (False,)
         if (self._database.frozen or self.silent) and await asyncio.get_running_loop().sock_recv(self._ours, 1) == b"":
             raise psycopg.OperationalError("the server closed the connection")
         return self
 
-    async def fetchone(self) -> tuple[bool]:
-        return (False,)
+    async def fetchone(self) -> tuple[object, ...]:
+        return self._row
 
     async def close(self) -> None:
         self._ours.close()
@@ -93,7 +102,7 @@ async def use_until_it_fails(pulse: Pulse, connection: Connection) -> float:
 async def connect_until_it_fails(pulse: Pulse) -> float:
     while True:
         try:
-            await (await pulse.connect(URL)).close()
+            await (await pulse.connect("test")).close()
         except psycopg.OperationalError:
             return virtual_now()
         await asyncio.sleep(0.01)
@@ -106,7 +115,7 @@ def test_who_waits_when_the_database_falls_silent_is_told_within_two_seconds(dat
         async with watched(pulse):
             await asyncio.sleep(3)
             pulse.require_heard()
-            waiting: list[Any] = [use_until_it_fails(pulse, await pulse.connect(URL)) for _ in range(3)]
+            waiting: list[Any] = [use_until_it_fails(pulse, await pulse.connect("test")) for _ in range(3)]
             tasks = [asyncio.create_task(one) for one in (*waiting, connect_until_it_fails(pulse))]
             await asyncio.sleep(1 + offset)
             database.frozen = True
@@ -119,7 +128,7 @@ def test_who_waits_when_the_database_falls_silent_is_told_within_two_seconds(dat
 def test_while_the_database_is_away_nobody_waits_or_connects(database: SilentDatabase) -> None:
     async def story() -> tuple[float, int]:
         pulse = Pulse(URL)
-        store = Database(URL, READS, pulse)
+        store = Database(READS, pulse)
         async with watched(pulse):
             await asyncio.sleep(1)
             database.frozen = True
@@ -129,7 +138,7 @@ def test_while_the_database_is_away_nobody_waits_or_connects(database: SilentDat
                 async with store.reading():
                     pass
             with pytest.raises(psycopg.OperationalError):
-                await pulse.connect(URL)
+                await pulse.connect("test")
             with pytest.raises(StoreUnavailable):
                 pulse.require_heard()
             return virtual_now() - asked_at, database.connects - connects
@@ -142,7 +151,7 @@ def test_one_silent_connection_ends_no_other(database: SilentDatabase) -> None:
         pulse = Pulse(URL)
         async with watched(pulse):
             await asyncio.sleep(1)
-            used = asyncio.create_task(use_until_it_fails(pulse, await pulse.connect(URL)))
+            used = asyncio.create_task(use_until_it_fails(pulse, await pulse.connect("test")))
             asking = database.wires[0]
             asking.silent = True
             await asyncio.sleep(10)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from fairlead.addresses import joined
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import HIGH_WATER, UpstreamConnection, UpstreamFailure
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -116,6 +117,23 @@ async def test_a_broken_answer_is_a_failure_of_that_kind(pieces: tuple[bytes, ..
         with pytest.raises(UpstreamFailure) as caught:
             await _body(await _ask(_pool(), address))
         assert caught.value.kind == kind
+
+
+async def test_an_engine_with_an_ipv6_address_is_asked_by_it_in_brackets() -> None:
+    heads: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    try:
+        server = await asyncio.start_server(script, "::1", 0)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    async with server:
+        address = joined("::1", server.sockets[0].getsockname()[1])
+        assert await _pool().fetch(address, "/metrics", seconds=PATIENCE_SECONDS) == b"ok"
+    assert f"host: {address}".encode() in heads[0].lower()
 
 
 async def test_nobody_listening_is_refused() -> None:

@@ -3,6 +3,7 @@ stream is cut at any byte, and what the client gets of both parts is compared wi
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from fairlead_router.protocols.answers import StreamReader
 from fairlead_router.protocols.answers_so_far import AnswerSoFar, answer_so_far
 from fairlead_router.protocols.continuations import Uncarried, Unlike, rest, unlike, why_not
-from fairlead_router.protocols.continued_streams import RestReader
+from fairlead_router.protocols.continued_streams import RestReader, continued
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_testing.examples import examples
 
@@ -372,3 +373,43 @@ def test_a_long_answer_is_kept_as_its_text() -> None:
 )
 def test_what_may_become_another_answer_is_said(fields: dict[str, Any], found: Unlike | None) -> None:
     assert unlike(fields) is found
+
+
+@pytest.mark.parametrize(
+    ("dialect", "usage", "whole"),
+    [
+        (
+            Dialect.OPENAI,
+            {"prompt_tokens": 45, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0, "created_cache_tokens": 32}},
+            {"prompt_tokens": 25, "completion_tokens": 25, "prompt_tokens_details": {"cached_tokens": 0, "created_cache_tokens": 25}},
+        ),
+        (
+            Dialect.ANTHROPIC,
+            {"prompt_tokens": 45, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 16, "created_cache_tokens": 16}},
+            {"input_tokens": 0, "output_tokens": 25, "cache_read_input_tokens": 16, "cache_creation_input_tokens": 9},
+        ),
+        (
+            Dialect.RESPONSES,
+            {"input_tokens": 45, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 32, "cache_write_tokens": 13}},
+            {"input_tokens": 25, "output_tokens": 25, "input_tokens_details": {"cached_tokens": 25, "cache_write_tokens": 0}},
+        ),
+    ],
+)
+def test_what_an_engine_had_cached_and_has_written_are_parts_of_the_prompt(
+    dialect: Dialect, usage: dict[str, Any], whole: dict[str, Any]
+) -> None:
+    document = DOCUMENTS[dialect]
+    sent, made = _rest_after(dialect, document, [_begun_events(dialect)])
+    writes = continued(replace(made, given_tokens=20), sent)
+    wrapped = (
+        {"type": "response.completed", "response": {"usage": usage}} if dialect is Dialect.RESPONSES else {"usage": usage, "choices": []}
+    )
+    written = writes.write(b"response.completed", wrapped) + (writes.done() if dialect is Dialect.ANTHROPIC else b"")
+    counted = [one.get("response", one)["usage"] for one in _documents(written) if "usage" in one.get("response", one)]
+    assert [{field: each[field] for field in whole} for each in counted] == [whole]
+
+
+def _begun_events(dialect: Dialect) -> bytes:
+    """The first events of an answer with some text."""
+    stream = Engine(TOKENS, "first").stream(dialect, None, DOCUMENTS[dialect])
+    return b"".join(piece + b"\n\n" for piece in stream.split(b"\n\n")[:7])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_testing.running.web_client import visitor
+from fairlead_testing.running.web_client import COOKIE, visitor
 from fairlead_web.frame.security import csrf_token
 
 
@@ -84,7 +84,7 @@ async def test_an_ended_session_leads_to_the_login_and_back() -> None:
         page = await ghost.http.get("/sessions?q=abc")
         assert page.status_code == 303
         assert page.headers["location"] == "/login?next=%2Fsessions%3Fq%3Dabc&ended=1"
-        assert 'fairlead-session=""' in page.headers["set-cookie"]
+        assert f'{COOKIE}=""' in page.headers["set-cookie"]
         told = await ghost.http.get("/sessions", headers={"hx-request": "true"})
         assert told.status_code == 401
         assert told.headers["hx-redirect"].startswith("/login")

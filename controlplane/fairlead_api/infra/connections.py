@@ -1,0 +1,95 @@
+"""How every connection to Postgres begins, and what makes a database unfit for Fairlead.
+
+A database, a role or a pooler may set what a session begins with. What Fairlead's reading and writing rests on is set
+here by a statement, since poolers refuse most parameters of a start (PgBouncer: all but `client_encoding`,
+`DateStyle`, `TimeZone`, `standard_conforming_strings` and `application_name`).
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+import psycopg
+
+from fairlead_api.settings import DATABASE_SCHEME
+
+Connection = psycopg.AsyncConnection[Any]
+
+PINNED = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "default_transaction_deferrable": "off",
+}
+"""Settings of sessions by which values are written and read, and as Postgres has them unless somebody changed them."""
+
+_SINCE_17 = {"transaction_timeout": "0"}
+_SET = """
+    SELECT set_config(key, value, false) FROM json_each_text(CAST(%s AS json)) UNION ALL
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+"""
+"""Without the last one, a crash of the server could lose what was acknowledged."""
+
+
+def libpq_url(url: str) -> str:
+    """The URL as libpq reads it."""
+    return url.replace(DATABASE_SCHEME, "postgresql://", 1)
+
+
+def _settings(version: int, more: Mapping[str, str]) -> tuple[str]:
+    return (msgspec.json.encode({**PINNED, **(_SINCE_17 if version >= 170_000 else {}), **more}).decode(),)
+
+
+async def begin_session(connection: Connection, settings: Mapping[str, str]) -> None:
+    """Sets what is pinned, and `settings`, for as long as the connection lives."""
+    was_autocommit = connection.autocommit
+    await connection.set_autocommit(True)  # a setting goes with the transaction that is rolled back
+    await connection.execute(_SET, _settings(connection.info.server_version, settings), prepare=False)
+    await connection.set_autocommit(was_autocommit)
+
+
+def connected(url: str, **parameters: Any) -> psycopg.Connection[Any]:
+    """A connection in this thread, begun like all others. Raises psycopg.Error."""
+    connection = psycopg.connect(libpq_url(url), client_encoding="UTF8", autocommit=True, **parameters)
+    try:
+        connection.execute(_SET, _settings(connection.info.server_version, {}), prepare=False)
+        connection.autocommit = False
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def why_unfit(connection: Connection, older: Collection[str]) -> str | None:
+    """Why Fairlead cannot work with this database; None if it can. `older` are the migrations before the one that this
+    version needs (one that is unknown is newer); without any, the schema is not looked at.
+    """
+    found = await (await connection.execute(_PROPERTIES, prepare=False)).fetchone()
+    encoding, table = found or ("", None)
+    if (unfit := unfit_encoding(encoding)) is not None or not older:
+        return unfit
+    if table is None:
+        return f"the database has no tables of Fairlead; {_MIGRATE}"
+    row = await (await connection.execute("SELECT version_num FROM alembic_version", prepare=False)).fetchone()
+    if row is None or row[0] in older:
+        return f"the database is at migration {row[0] if row else 'none'}, which is too old for this version; {_MIGRATE}"
+    return None
+
+
+_PROPERTIES = "SELECT current_setting('server_encoding'), CAST(to_regclass('alembic_version') AS text)"
+_MIGRATE = "run python -m fairlead_api.migrating"
+
+
+def unfit_encoding(encoding: str) -> str | None:
+    """Why a database with this encoding cannot be used; None if it can."""
+    if encoding == "UTF8":
+        return None
+    return (
+        f"the database has the encoding {encoding}, in which most names cannot be stored; make one by "
+        "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+    )
