@@ -13,6 +13,7 @@ from fairlead_api.http.routes import Routes
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.copying import keep_ending_suspended_copies
 from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.infra.notices import Notice
 from fairlead_api.infra.notifying import listen
 from fairlead_api.infra.partitions import Partitions
@@ -42,6 +43,7 @@ class Infra:
     background: Database
     partitions: Partitions
     telemetry: Telemetry
+    lost_commits: LostCommits
     policies: PolicyCatalogue
     present: Shared
     recent: Recent
@@ -85,6 +87,7 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
         background=background,
         partitions=Partitions(background),
         telemetry=Telemetry(),
+        lost_commits=LostCommits(background),
         policies=installed_policies(),
         present=Shared(share),
         recent=Recent(4 * share, 20 * share),

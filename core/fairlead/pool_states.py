@@ -77,6 +77,10 @@ class PoolState:
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     changed_by: str
+    owners: dict[str, str] = field(default_factory=dict)
+    """The field manager of each member of the spec that has one: who changed what the record lacks."""
+    last_writer: str = ""
+    """The field manager that wrote any of the spec last; empty from operators that do not report it."""
     problem: str | None = None
     conditions: tuple[dict[str, Any], ...] = ()
     schedules: SchedulesInForce | None = None
@@ -121,6 +125,15 @@ class InstanceTrouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedInstance:
+    """An instance that the record had and this state lacks, with its last state there."""
+
+    id: str
+    role: Role
+    state: InstanceState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolObservations:
     """The answer to a PoolState.
 
@@ -145,6 +158,10 @@ class PoolObservations:
     figures_behind_seconds: float = 0.0
     capability: EngineCapability | None = None
     """What an instance can do; None: the control API does not report it."""
+    ended: tuple[EndedInstance, ...] = ()
+    """The instances that the state ended, as it lacks them."""
+    record_lacks: str = ""
+    """What people must know if the control API's database lost commits within a day; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

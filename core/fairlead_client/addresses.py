@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import httpx
 
+from fairlead_client.tls import client_context
+
 UNWELL = frozenset({502, 503, 504})
 """Answers after which the next call goes to another address: this API, its database or its proxy is away or busy."""
 
@@ -15,8 +17,9 @@ UNWELL = frozenset({502, 503, 504})
 def reaching(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None = None) -> tuple[str, httpx.AsyncBaseTransport]:
     """The base URL and the transport of a client for one address or several; `transport` replaces the network."""
     addresses = (urls,) if isinstance(urls, str) else tuple(urls)
-    if transport is None:  # where nothing is encrypted, the machine's certificates are not read: that takes 25 ms
-        transport = httpx.AsyncHTTPTransport(trust_env=False, verify=not all(url.startswith("http://") for url in addresses))
+    if transport is None:  # where nothing is encrypted, no certificates are read: that takes 25 ms
+        is_plain = all(url.startswith("http://") for url in addresses)
+        transport = httpx.AsyncHTTPTransport(trust_env=False, verify=False if is_plain else client_context())
     return addresses[0], transport if len(addresses) == 1 else SeveralAddresses(addresses, transport)
 
 

@@ -48,6 +48,8 @@ class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
     """All keys of the gateway's clients that are not revoked: keys that are missing here are no longer valid."""
 
     keys: tuple[GatewayKeyFacts, ...] = ()
+    begins: bool = False
+    """Whether a snapshot begins with this line, which ends with `synced`."""
 
 
 class OthersLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="others"):

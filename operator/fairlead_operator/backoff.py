@@ -3,12 +3,16 @@
 This module reads no clock; times are arguments, in seconds.
 """
 
+import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fairlead.conditions.facts import ActionFailure
+from fairlead_operator.times import format_second
 
 _MOST_DOUBLINGS = 30
+_LONG_SECONDS = 10.0
+"""People hear the time of the next try if the pause is at least this long."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,12 +28,19 @@ class FailedAction:
     decided_at: float
     again_at: float
 
+    def with_next_try(self, problem: ActionFailure) -> ActionFailure:
+        """One of its problems, with the time of the next try in its words."""
+        is_long = self.again_at - self.decided_at >= _LONG_SECONDS
+        when = f"at {format_second(math.ceil(self.again_at))}" if is_long else "within seconds"
+        return replace(problem, message=f"{problem.message}; it is tried again {when}, and at once after a change of the pool")
+
 
 @dataclass(slots=True)
 class ActionBackoff:
     """Actions of one pool that the Kubernetes API refused.
 
-    An action has 1, 2, 4, … seconds of pause, at most `longest`.
+    An action has 1, 2, 4, … seconds of pause, at most `longest`. Its key contains what is done, not only with what: a
+    corrected template or number is another action.
     """
 
     longest: float
@@ -57,13 +68,17 @@ class ActionBackoff:
         return refusal
 
     def problem(self, action: Hashable) -> ActionFailure | None:
-        """Why the action was refused last; None when it was not."""
+        """Why the action was refused last, and when it is tried again; None when it was not refused."""
         refusal = self._known.get(action)
-        return refusal.problem if refusal is not None else None
+        return refusal.with_next_try(refusal.problem) if refusal is not None else None
 
     def clear(self, action: Hashable) -> None:
         """The action succeeded: forget its refusal."""
         self._known.pop(action, None)
+
+    def forget(self) -> None:
+        """Forget every refusal, as after a change of what is wanted."""
+        self._known.clear()
 
     def keep(self, wanted: set[Hashable]) -> None:
         """Forget refusals of actions that are not wanted any more."""

@@ -13,7 +13,9 @@ from fairlead_operator.pool_identity import PoolIdentity
 
 logger = logging.getLogger(__name__)
 
-WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "RolloutRegressed", "ScaleBounded", "SpecRefused", *ActionFailureReason})
+WARNINGS = frozenset(
+    {"DrainTimedOut", "InstanceLost", "InstanceVanished", "RolloutRegressed", "ScaleBounded", "SpecRefused", *ActionFailureReason}
+)
 
 _BACKLOG = 1000
 _BATCH = 100

@@ -1,6 +1,6 @@
 """Builds the manifests of a pool's objects: pods, the headless Service, the PodDisruptionBudget. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead import pool_roles
@@ -29,16 +29,25 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 
 
 def pod(
-    identity: PoolIdentity, spec: PoolSpec, *, role: Role, ordinal: int, image: str, reason: str, now: str, failures: int = 0
+    identity: PoolIdentity,
+    spec: PoolSpec,
+    *,
+    role: Role,
+    ordinal: int,
+    image: str,
+    reason: str,
+    now: str,
+    failures: int = 0,
+    pull_secrets: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The manifest of one instance, created for `reason` after this many failures in a row.
 
-    `image` is for simulated engines without a template; `now` is RFC 3339.
+    `image` and `pull_secrets` are for simulated engines without a template; `now` is RFC 3339.
     """
     name = instance_name(identity.name, identity.uid, role, ordinal)
     template = with_named_port(pod_template(spec, role, image), spec.engine.port)
     if given_template(spec, role) is None:
-        template = restricted(template)
+        template = restricted(template, pull_secrets)
     metadata = template.get("metadata") or {}
     return {
         "apiVersion": "v1",

@@ -16,6 +16,9 @@ FLIP_ANNOTATION = "fairlead.dev/flip-to"
 DRAIN_REASON_ANNOTATION = "fairlead.dev/drain-reason"
 """Annotation of a draining pod: why its drain began."""
 
+WARMED_ANNOTATION = "fairlead.dev/warmed-restarts"
+"""Annotation: the restarts of the pod's containers when it had its full weight last; while equal, it has its caches."""
+
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 """Kubernetes' annotation: of the ready pods of a ReplicaSet the one with the least cost is the first to be deleted."""
 

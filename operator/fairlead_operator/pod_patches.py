@@ -18,6 +18,7 @@ from fairlead_operator.pod_marks import (
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
+    WARMED_ANNOTATION,
 )
 from fairlead_operator.pool_identity import PoolIdentity
 
@@ -43,6 +44,7 @@ def flip_patch(role: Role, since: str) -> dict[str, Any]:
             "annotations": {
                 **state_annotations(InstanceState.WARMING, since, "RoleFlipped"),
                 **NO_DRAIN,
+                WARMED_ANNOTATION: None,
             },
         }
     }
@@ -51,7 +53,7 @@ def flip_patch(role: Role, since: str) -> dict[str, Any]:
 def end_of_drain_patch(metadata: Mapping[str, Any], since: str) -> dict[str, Any]:
     """The merge patch that puts a draining pod with this metadata back in service."""
     state = state_annotations(InstanceState.WARMING, since, "DrainWithdrawn")
-    return {"metadata": {"annotations": {**state, **NO_DRAIN, **former_cost(metadata)}}}
+    return {"metadata": {"annotations": {**state, **NO_DRAIN, **former_cost(metadata), WARMED_ANNOTATION: None}}}
 
 
 def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:

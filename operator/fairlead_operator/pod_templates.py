@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,10 @@ _PROBE_SECONDS: Mapping[str, tuple[int, int]] = MappingProxyType({"simulated": (
 """Pause between readiness probes, and their time limit, by `engine.type`. SGLang's `/health` takes a second or more: it
 waits for a token.
 """
+
+
+_REQUESTS: Mapping[str, str] = MappingProxyType({"cpu": "20m", "memory": "128Mi"})
+"""The requests of a simulated engine's container."""
 
 
 def spec_hash(spec: PoolSpec, role: Role) -> str:
@@ -85,16 +89,24 @@ def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
     return next((item.template for item in spec.roles if item.name is role), None)
 
 
-def restricted(template: Mapping[str, Any]) -> dict[str, Any]:
-    """The template of a simulated engine, as the Pod Security Standard `restricted` demands.
+def restricted(template: Mapping[str, Any], pull_secrets: Sequence[str] = ()) -> dict[str, Any]:
+    """The template of a simulated engine, as the Pod Security Standard `restricted` demands: without a token of the
+    service account, which it never uses, and with requests, so that nodes have room for it and end others first.
 
     These settings are not part of the hash: instances that were made without them run as well, and an upgrade must
     restart none.
     """
     pod_security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     container_security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    containers = [{**container, "securityContext": container_security} for container in template["spec"]["containers"]]
-    return {**template, "spec": {**template["spec"], "securityContext": pod_security, "containers": containers}}
+    more = {"securityContext": container_security, "resources": {"requests": dict(_REQUESTS)}}
+    spec = {
+        **template["spec"],
+        "automountServiceAccountToken": False,
+        "securityContext": pod_security,
+        "containers": [{**container, **more} for container in template["spec"]["containers"]],
+        **({"imagePullSecrets": [{"name": name} for name in pull_secrets]} if pull_secrets else {}),
+    }
+    return {**template, "spec": spec}
 
 
 def engine_container(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -186,6 +186,15 @@ class OperatorSettings:
             default_shown="`fairlead/engine:<version>`",
         ),
     )
+    engine_pull_secrets: tuple[str, ...] = field(
+        default=(),
+        metadata=variable(
+            "FAIRLEAD_ENGINE_PULL_SECRETS",
+            Names(),
+            "Secrets with credentials of that image's registry, in the namespace of each pool",
+            default_shown="none",
+        ),
+    )
     health_host: str = field(
         default="0.0.0.0",  # noqa: S104 - the kubelet asks at the pod's address
         metadata=variable("FAIRLEAD_OPERATOR_HEALTH_HOST", Text("an address of this machine", "address"), "where health is answered"),

@@ -13,6 +13,7 @@ import httpx
 import msgspec
 
 from fairlead.tables import KV_USAGE_METRICS
+from fairlead_client.tls import client_context
 from fairlead_router.engines.engine_pages import PageUnreadable, ToldModels, read_models, read_page
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
 from fairlead_serve.engine_states import NO_ANSWER, UNASKED, Health
@@ -54,7 +55,8 @@ class Prober:
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         limits = httpx.Limits(max_keepalive_connections=256, max_connections=None)
-        self._http = httpx.AsyncClient(timeout=httpx.Timeout(TIMEOUT_SECONDS), trust_env=False, transport=transport, limits=limits)
+        timeout = httpx.Timeout(TIMEOUT_SECONDS)
+        self._http = httpx.AsyncClient(timeout=timeout, trust_env=False, transport=transport, limits=limits, verify=client_context())
 
     async def close(self) -> None:
         await self._http.aclose()

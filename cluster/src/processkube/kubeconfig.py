@@ -81,4 +81,5 @@ def _tls(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl
     except (OSError, ValueError, KeyError) as problem:
         why = f": {problem.strerror}" if isinstance(problem, OSError) and problem.strerror else ""
         raise ProcesskubeError(f"kubeconfig {path}: its certificates cannot be used{why}") from None
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as kubectl: authorities need no key usage, no identifiers
     return context

@@ -22,6 +22,7 @@ from fairlead_api.access.logins import Person, why_odd
 from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthenticated
 from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import AccessRole, OidcLoginRequest, OidcProvider
+from fairlead_client.tls import client_context
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 """Algorithms that are accepted, if the provider names them. A shared secret does not prove which side signed."""
@@ -119,6 +120,7 @@ class OpenIdProvider:
         self._settings = settings
         self.issuer, self._client_id = settings.issuer, settings.client_id
         self._transport = transport
+        self._tls = client_context()
         self._monotonic = monotonic
         self._reading = asyncio.Lock()
         self._metadata: _Metadata | None = None
@@ -296,7 +298,7 @@ class OpenIdProvider:
         content = bytearray()
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
-            httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport) as http,
+            httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport, verify=self._tls) as http,
             http.stream(method, url, headers=headers, data=form) as answer,
         ):
             if answer.headers.get("content-encoding", "identity") != "identity":

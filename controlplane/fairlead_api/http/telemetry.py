@@ -50,6 +50,11 @@ class Telemetry:
             "Seconds by which the roll-ups of the most delayed pool are overdue; above 30 s its figures are not known.",
             registry=self.registry,
         )
+        self.went_back = Gauge(
+            "fairlead_api_database_went_back_timestamp_seconds",
+            "When the database was found to lack what it had committed (Unix seconds); 0 if it was not within a day.",
+            registry=self.registry,
+        )
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:

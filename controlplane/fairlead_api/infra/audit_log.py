@@ -34,7 +34,7 @@ async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now:
         return
     locked = text("SELECT clock_timestamp() FROM pg_advisory_xact_lock(:key)")
     at = min(now, (await connection.execute(locked, {"key": _LOCK})).scalar_one()).astimezone(UTC)
-    last = await _newest_head(connection)  # not the log's last row: if that was cut off, the gap must stay
+    last = await newest_head(connection)  # not the log's last row: if that was cut off, the gap must stay
     at = max(at, last.at) if last else at
     number, previous = (last.id, last.chain) if last else (0, genesis(at.date()))
     rows: list[dict[str, Any]] = []
@@ -48,7 +48,8 @@ async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now:
     await connection.execute(head.on_conflict_do_update(index_elements=["day"], set_=newer))
 
 
-async def _newest_head(connection: AsyncConnection) -> AuditHead | None:
+async def newest_head(connection: AsyncConnection) -> AuditHead | None:
+    """The newest entry's place in the chain; None while the log is empty."""
     heads = tables.audit_heads
     row = (await connection.execute(select(heads).order_by(heads.c.last_id.desc()).limit(1))).one_or_none()
     return None if row is None else read(AuditHead, row, id=row.last_id)
@@ -69,7 +70,7 @@ class PostgresAudit:
     async def head(self) -> AuditHead | None:
         """The newest entry's place in the chain; None while the log is empty."""
         async with self._database.reading() as connection:
-            return await _newest_head(connection)
+            return await newest_head(connection)
 
     async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
         """Checks the whole log in chunks, and whether it still leads to the newest head and to the
@@ -80,7 +81,7 @@ class PostgresAudit:
         expected = 1
         async with self._database.holding() as connection:
             await connection.execution_options(isolation_level="REPEATABLE READ")  # entries go on being written meanwhile
-            head = await _newest_head(connection)
+            head = await newest_head(connection)
             while True:
                 query = select(log).where(log.c.id >= expected).order_by(log.c.id).limit(_CHUNK)
                 rows = (await connection.execute(query)).all()

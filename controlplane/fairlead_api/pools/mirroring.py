@@ -5,6 +5,7 @@ ready.
 import hashlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from fairlead.pools import parse_spec
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import InstanceEntry, RoutingTable
+from fairlead_api.infra.audit_chain import as_stored
 from fairlead_api.infra.times import check_time
 from fairlead_client.resources.pools import PoolCondition
 
@@ -169,6 +171,17 @@ def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behi
 def table_acknowledged(version: int, routers: Sequence[RouterView]) -> bool:
     """Whether every live router uses `version` or a newer one. Pure."""
     return all(router.acknowledged is not None and router.acknowledged >= version for router in routers)
+
+
+def manager_of(stored: Mapping[str, Any], state: PoolState) -> str:
+    """The field managers that made the spec differ from the stored one: the owners of the members that differ, and the
+    last writer for those without. What the operator knew before says nothing of what is lacking here. Pure.
+    """
+    if not stored or not state.last_writer:
+        return state.last_writer or state.changed_by
+    before, after = as_stored(stored), as_stored(state.spec)
+    changed = sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
+    return ", ".join(dict.fromkeys(state.owners.get(name, state.last_writer) for name in changed)) or state.changed_by
 
 
 def is_outdated(stored: tuple[str, int, str], state: PoolState) -> str | None:

@@ -139,7 +139,7 @@ def feature(infra: Infra, guard: Guard) -> Feature:
             predictor_routes(guard, PostgresPredictors(infra.reads, infra.policies)),
             internal_routes(
                 guard,
-                PostgresPools(infra.control, key_shares),
+                PostgresPools(infra.control, key_shares, infra.lost_commits),
                 PostgresPredictors(infra.reports, infra.policies),
                 infra.clock,
             ),

@@ -197,10 +197,10 @@ class TableStream:
     async def _tables(self) -> list[bytes]:
         deleted = [encode_line(PoolDeletedLine(pool=pool)) for pool in await self._store.deleted_pools()]
         tables = [encode_line(line) for line in await self._store.tables()]
-        return [await self._keys(), await self._kept_sessions(), *deleted, *tables]
+        return [await self._keys(begins=True), await self._kept_sessions(), *deleted, *tables]
 
-    async def _keys(self) -> bytes:
-        return encode_line(GatewayKeysLine(keys=tuple(await self._store.gateway_keys())))
+    async def _keys(self, *, begins: bool = False) -> bytes:
+        return encode_line(GatewayKeysLine(keys=tuple(await self._store.gateway_keys()), begins=begins))
 
     async def _kept_sessions(self) -> bytes:
         return encode_line(KeptSessionsLine(sessions=tuple(await self._store.kept_sessions())))

@@ -15,6 +15,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fairlead_api.advice.sizing import LOOK_SECONDS, Sizing
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.upkeep.upkeep import Upkeep
 from fairlead_client.resources.audit import AuditHead
 
@@ -28,6 +29,7 @@ async def scheduled(
     upkeep: Upkeep,
     sizing: Sizing,
     audit_head: Callable[[], Awaitable[AuditHead | None]],
+    lost_commits: LostCommits,
     telemetry: Telemetry,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
@@ -41,6 +43,10 @@ async def scheduled(
         if head is not None:
             _log.info("audit head", extra={"entry": head.id, "chain": head.chain, "of": head.at.isoformat()})
 
+    async def look_for_losses(now: datetime) -> None:
+        await lost_commits.look(now)
+        telemetry.went_back.set(lost_commits.noticed_at)
+
     async def tell_rollup_lag(now: datetime) -> None:
         telemetry.rollup_lag.set(await upkeep.rollup_lag(now))
 
@@ -53,6 +59,7 @@ async def scheduled(
         "plans": (upkeep.close_plans, 10),
         "sizing": (sizing.look, LOOK_SECONDS),
         "audit-head": (tell_audit_head, 3600),
+        "lost-commits": (look_for_losses, 2),
     }
     started: list[Alone] = []
     for name, (job, seconds) in jobs.items():

@@ -96,4 +96,6 @@ def control_plane_reachable(facts: PoolFacts) -> Condition:
         meanwhile = "serving instances keep serving and are not drained; drains in progress end at drain.timeout; new instances wait"
         message = f"{facts.api_problem}; {meanwhile}"
         return Condition(type=kind, status="False", reason="NoAnswer", message=message)
+    if facts.observations.record_lacks:
+        return Condition(type=kind, status="True", reason="DatabaseWentBack", message=facts.observations.record_lacks)
     return Condition(type=kind, status="True", reason="Answered", message="The control API took the pool's state")

@@ -12,9 +12,9 @@ class CreationReason(StrEnum):
     POOL_CREATED = "PoolCreated"
     """The pool never had an instance."""
     ADDED = "Added"
-    """The role has fewer instances than desired, and none is leaving."""
+    """The role has fewer instances than desired, and none is leaving or has just gone."""
     REPLACING = "Replacing"
-    """It replaces an instance that is leaving now, or that leaves once this one serves."""
+    """It replaces an instance that has gone, is leaving now, or leaves once this one serves."""
     ROLLOUT = "Rollout"
     """It has the new template and takes over from an instance with an old one."""
 
@@ -65,6 +65,8 @@ class CreateInstance:
     reason: CreationReason
     failures: int = 0
     """How many instances in a row failed before this one."""
+    replaces: str = ""
+    """The instance whose place it takes; empty where that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,8 @@ class RecordState:
     before: InstanceState
     state: InstanceState
     reason: str
+    restarts: int = 0
+    """How often its containers were restarted by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

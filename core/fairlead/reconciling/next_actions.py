@@ -20,7 +20,7 @@ from fairlead.reconciling.flips import flips
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth, ReplicaLimits
 from fairlead.reconciling.requested_drains import drain_requested
 from fairlead.reconciling.rollouts import creatable, outdated, replace_outdated, surge_now, templates
-from fairlead.reconciling.round_plan import UNBORN, RoundPlan, timer_of
+from fairlead.reconciling.round_plan import NONE_GONE, UNBORN, RoundPlan, timer_of
 from fairlead.reconciling.states import next_state
 from fairlead.reconciling.warming import weights
 from fairlead.reports.engines import EngineTrouble
@@ -36,6 +36,7 @@ def next_actions(
     now: float,
     limits: ReplicaLimits = _DEFAULT_LIMITS,
     last_ordinal: int = 0,
+    gone: Mapping[str, Role] = NONE_GONE,
 ) -> tuple[Action, ...]:
     """The actions to take now, at most one per instance, and one per workload.
 
@@ -43,12 +44,12 @@ def next_actions(
     spec was ever seen, so only states are recorded. `observed` are the instances of all roles. `observations` is the
     API's answer to the states of exactly these instances, None when it did not answer: then nothing starts that needs
     the routers' consent. `now` is in Unix seconds and may jump. `last_ordinal` is the highest ordinal known to have
-    been given, needed when that instance is already gone.
+    been given, needed when that instance is already gone. `gone` are instances that went and have no successor yet.
     """
-    plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal)
+    plan = RoundPlan(observed=observed, observations=observations, now=now, limits=limits, last_ordinal=last_ordinal, gone=gone)
     _record_states(plan, weights(desired, observed, now))
     if desired is not None:
-        _delete_lost(plan)
+        _delete_lost(plan, desired)
         release_lost(plan, desired)
         makes = [role for role in desired.roles if not role.adopts]
         for role in makes:
@@ -79,12 +80,17 @@ def _record_states(plan: RoundPlan, warming: Mapping[str, float]) -> None:
             plan.record(instance, state, "ClockWentBack")
 
 
-def _delete_lost(plan: RoundPlan) -> None:
+def _delete_lost(plan: RoundPlan, desired: DesiredPool) -> None:
     for instance in plan.free():
         if instance.state is not InstanceState.LOST or instance.adopted:
             continue
         waits = plan.now < replaced_at(instance, plan.limits)
         reason = DeletionReason.LOST_TOO_LONG
+        if _is_superseded(instance, desired):  # its failures say nothing of the new template
+            if plan.replaceable() > 0:
+                plan.delete(instance, DeletionReason.OUTDATED)
+                plan.failed(instance.role, 0)
+            continue
         if instance.health is PodHealth.FAILED:
             waits = waits and instance.created_at <= plan.now
             reason = DeletionReason.POD_FAILED
@@ -94,6 +100,13 @@ def _delete_lost(plan: RoundPlan) -> None:
         elif not waits and plan.replaceable() > 0:
             plan.delete(instance, reason)
             plan.failed(instance.role, failures_of_replacement(instance, plan.limits))
+
+
+def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
+    """Whether it ended for good with a template that has been corrected since."""
+    role = desired.role(instance.role)
+    is_current = role is None or role.adopts or role.rollout.halt is not None or instance.spec_hash == role.spec_hash
+    return instance.health is PodHealth.FAILED and instance.draining_since is None and not is_current
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
@@ -161,8 +174,9 @@ def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, suc
         plan.create(desired.role, hashes, CreationReason.POOL_CREATED)
         return
     wanted = max(0, min(missing, desired.replicas - count))
-    replacing = min(wanted, len(plan.leaving(desired.role)))
-    plan.create(desired.role, hashes[:replacing], CreationReason.REPLACING)
+    replaced = plan.replaced(desired.role, wanted)
+    replacing = len(replaced)
+    plan.create(desired.role, hashes[:replacing], CreationReason.REPLACING, replaced)
     plan.create(desired.role, hashes[replacing:wanted], CreationReason.ADDED)
     successors = wanted + max(0, succeeding - max(0, count - desired.replicas))
     plan.create(desired.role, hashes[wanted:successors], CreationReason.REPLACING)

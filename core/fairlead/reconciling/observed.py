@@ -54,12 +54,21 @@ class ObservedInstance:
     """How many consecutive instances failed before this one, which replaces the last of them."""
     health_reason: str = ""
     """Kubernetes' word for the health, such as `Evicted`; empty when it gives none."""
+    restarts: int = 0
+    """How often its containers were restarted."""
+    warmed_restarts: int | None = None
+    """The restarts when it had its full weight last; None = it never had."""
     adopted: bool = False
     """Whether the pod belongs to a workload that the pool selects: Fairlead neither creates nor deletes it."""
     place: int = 0
     """The ordinal of a pod of an ordered workload. The highest is removed first."""
     template: str = ""
     """The identifier of the template that an adopted pod was made from."""
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether its engine is the one that had its full weight before: a gap in its readiness costs no cache."""
+        return self.warmed_restarts == self.restarts
 
     @property
     def loss_reason(self) -> str:

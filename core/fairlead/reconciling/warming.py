@@ -29,12 +29,14 @@ def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], n
 def _warms(instance: ObservedInstance, peers: tuple[ObservedInstance, ...], warming: Warming) -> bool:
     """Whether the instance must warm up, because another one had already served long enough when it began.
 
-    A decoding instance has no keys and no prefixes, so it has nothing to warm.
+    A decoding instance has no keys and no prefixes, so it has nothing to warm; an engine that had its full weight
+    before and was not restarted has its caches still.
     """
     return (
         instance.state is InstanceState.WARMING
         and warming.seconds > 0
         and instance.role is not Role.DECODE
+        and not instance.is_warm
         and any(
             peer.role is instance.role
             and peer.state is InstanceState.SERVING

@@ -36,6 +36,8 @@ class AuditAction(StrEnum):
     POOL_CHANGE_ATTRIBUTED = "pool.change-attributed"
     """The Kubernetes API's audit log named the author of a change that was recorded under its field manager."""
     POOL_DELETED = "pool.deleted"
+    DATABASE_WENT_BACK = "database.went-back"
+    """The database lacks what it had committed: what was revoked since is good again."""
 
 
 OPERATOR_EVENT = "operator."

@@ -1,6 +1,6 @@
 """Creates and removes the objects by which gateways find a pool, and reports what gateways answer."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,7 @@ from fairlead.conditions.facts import ConditionType, GatewayFacts, GatewayJudgem
 from fairlead.gateway_specs import GATEWAY_GROUP, GATEWAY_PLURAL
 from fairlead.pools import PoolSpec
 from fairlead_operator.applying.ownership import apply_owned, delete_others, delete_owned
-from fairlead_operator.applying.retrying import ActionRetries
+from fairlead_operator.applying.retrying import ActionRetries, fingerprint
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.gateways.manifests import MOST_TARGET_PORTS, SERVICE_LABEL, gateway_pool, own_service, picker_service, picker_slices
 from fairlead_operator.pool_identity import PoolIdentity
@@ -87,7 +87,8 @@ class GatewayObjects:
         wanted, found = gateway_pool(identity, spec.gateway, ports[: self._most_ports], self._picker), dict[str, Any]()
         try:
             problem = await self._try("picker", identity, partial(self._lead_to_routers, identity))
-            problem = problem or await self._try("pool", identity, partial(self._apply_pool, identity, wanted, found))
+            pool = ("pool", fingerprint(wanted))
+            problem = problem or await self._try(pool, identity, partial(self._apply_pool, identity, wanted, found))
         except _NotShown as why:
             return why.facts
         return problem or GatewayFacts(parents=gateway_parents(found))
@@ -101,7 +102,7 @@ class GatewayObjects:
         self._is_removed = problem is None
         return problem
 
-    async def _try(self, what: str, identity: PoolIdentity, act: Callable[[], Awaitable[None]]) -> GatewayFacts | None:
+    async def _try(self, what: Hashable, identity: PoolIdentity, act: Callable[[], Awaitable[None]]) -> GatewayFacts | None:
         """Do it, unless the pause after its last refusal lasts; the refusal, if there is one."""
         await self._retries.attempt(identity, ("gateway", what), act)
         refusal = self._retries.problem_of(("gateway", what))

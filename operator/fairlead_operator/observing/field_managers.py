@@ -21,6 +21,13 @@ def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
     return max(candidates, key=lambda item: item[0])[1] if candidates else "unknown"
 
 
+def owner_of(metadata: Mapping[str, Any], member: str) -> str | None:
+    """The field manager that owns a member of the spec; None if none does, as of a default."""
+    entries = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
+    owners = [(time, manager) for time, manager, owned in entries if owned is not None and _owns(owned, (member,))]
+    return max(owners)[1] if owners else None
+
+
 def who_changed(pool: Mapping[str, Any]) -> str:
     """The field manager that made the spec differ from the one in force.
 

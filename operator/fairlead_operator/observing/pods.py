@@ -29,6 +29,7 @@ from fairlead_operator.pod_marks import (
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
+    WARMED_ANNOTATION,
 )
 from fairlead_operator.pod_templates import ENGINE, SELECTED_HASH
 from fairlead_operator.times import parse_time
@@ -52,6 +53,9 @@ TROUBLES = frozenset(
     }
 )
 """Waiting reasons of a container that do not resolve on their own: all of a kubelet's except its first steps."""
+
+
+_ENDED = frozenset({"Failed", "Succeeded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +141,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     flip_to = annotations.get(FLIP_ANNOTATION)
-    containers = status.get("containerStatuses") or []
+    restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
     instance = ObservedInstance(
         id=metadata["name"],
         role=Role(role) if role in set(Role) else Role.BOTH,
@@ -155,7 +159,9 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         drained_as_surplus=annotations.get(DRAIN_REASON_ANNOTATION) == DrainReason.SCALED_DOWN,
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
-        health_reason=health_reason(status),
+        restarts=restarts,
+        warmed_restarts=_count(annotations, WARMED_ANNOTATION) if WARMED_ANNOTATION in annotations else None,
+        health_reason=health_reason(status, is_deleted=bool(metadata.get("deletionTimestamp"))),
     )
     return Pod(
         instance=instance,
@@ -163,7 +169,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         ip=status.get("podIP") or None,
         node=(document.get("spec") or {}).get("nodeName"),
         weight=weight_of(annotations.get(WEIGHT_ANNOTATION)),
-        restarts=sum(int(container.get("restartCount") or 0) for container in containers),
+        restarts=restarts,
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=trouble_of(metadata["name"], status),
         revision=annotations.get(REVISION_ANNOTATION, ""),
@@ -174,7 +180,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
 def pod_health(status: Mapping[str, Any]) -> PodHealth:
     """A pod's status in one word."""
     phase = status.get("phase")
-    if phase in {"Failed", "Succeeded"}:
+    if phase in _ENDED:
         return PodHealth.FAILED
     ready = _condition(status, "Ready")
     if phase == "Unknown" or ready.get("status") == "Unknown" or _is_marked_by_node_lifecycle(status):
@@ -184,17 +190,19 @@ def pod_health(status: Mapping[str, Any]) -> PodHealth:
     return PodHealth.READY if ready.get("status") == "True" else PodHealth.RUNNING
 
 
-def health_reason(status: Mapping[str, Any]) -> str:
-    """Kubernetes' word for why a pod failed or is disturbed, such as `Evicted`; empty if it gives none."""
+def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str:
+    """Kubernetes' word for why a pod ended or is disturbed, such as `Evicted`; empty if it gives none. How the
+    containers of a deleted pod end does not count.
+    """
     if status.get("reason"):
         return str(status["reason"])
     disruption = _condition(status, "DisruptionTarget")
     if disruption.get("status") == "True" and disruption.get("reason"):
         return str(disruption["reason"])
-    if status.get("phase") == "Failed":
+    if status.get("phase") in _ENDED and not is_deleted:
         for container in _containers(status):
             ended = (container.get("state") or {}).get("terminated") or {}
-            if ended.get("exitCode") and ended.get("reason"):
+            if ended.get("reason") and (ended.get("exitCode") or status["phase"] == "Succeeded"):
                 return str(ended["reason"])
     return ""
 

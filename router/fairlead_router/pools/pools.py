@@ -194,6 +194,14 @@ class Pools:
         for name, pool in self._by_key.items():
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
+    def report_missing(self, sessions: Collection[tuple[PoolKey, str]]) -> int:
+        """Report again the sessions that the API has confirmed and that are not among these, all it knows; how many."""
+        now, by_pool = self._clock(), {pool.key: set[str]() for pool in self.all()}
+        for key, session in sessions:
+            if key in by_pool:
+                by_pool[key].add(session)
+        return sum(pool.scheduler.report_missing(by_pool[pool.key], now) for pool in self.all())
+
     def shut_down(self) -> None:
         """Refuse everything that waits in a queue; dispatched requests continue."""
         now = self._clock()

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from fairlead_client.tls import lenient
+
 
 class AnswerReader:
     """Receives one answer. `on_piece` gets body bytes as they arrive; the client fills the rest."""
@@ -201,7 +203,7 @@ class HttpClient:
 
     async def _connect(self, origin: Origin) -> Connection:
         if origin.secure and self._tls is None:
-            self._tls = ssl.create_default_context()
+            self._tls = lenient(ssl.create_default_context())
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
                 Connection, origin.host, origin.port, ssl=self._tls if origin.secure else None

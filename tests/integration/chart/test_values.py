@@ -43,6 +43,7 @@ OTHER: dict[str, Any] = {
     "router.httpRoute.hostnames": ["elsewhere.example.com"],
 }
 ENDINGS: dict[str, Any] = {
+    "image.registry": "mirror.example.com",
     "image.repository": "other/image",
     "image.tag": "9.9.9",
     "image.digest": "sha256:" + "0" * 64,

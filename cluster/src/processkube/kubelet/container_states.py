@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from processkube.backoff import Backoff
 from processkube.identities import ProcessIdentity
-from processkube.kubelet.pod_specs import ContainerSpec
+from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
 from processkube.kubelet.probe_states import ProbeState, begin, observe
 
 RESTARTS = Backoff(first_seconds=0.5, longest_seconds=60.0, forgive_after_seconds=60.0)
@@ -90,6 +90,14 @@ class PodState:
     def with_container(self, changed: ContainerState) -> "PodState":
         """Return the pod with one container replaced."""
         return replace(self, containers=tuple(changed if item.name == changed.name else item for item in self.containers))
+
+
+def is_terminated(pod: PodSpec, state: PodState) -> bool:
+    """Whether the pod is deleted and none of its processes runs any more.
+
+    Since 1.27 a kubelet then writes Succeeded or Failed before the object goes (its status manager's TerminatePod).
+    """
+    return pod.deleted and all(container.process is None for container in state.containers)
 
 
 def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessIdentity, stamp: str, now: float) -> ContainerState:

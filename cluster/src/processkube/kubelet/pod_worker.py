@@ -296,8 +296,11 @@ class PodWorker:
         return float("inf")
 
     async def _finish(self) -> bool:
-        """Delete the object for good; False when the API is away and the deletion must be tried again."""
+        """Report the pod's last phase and delete the object for good; False when the API is away and the deletion must
+        be tried again.
+        """
         if not self._abandoned:
+            await self.report()
             try:
                 await self._cluster.finish_deletion(self.pod)
             except ClusterProblem as problem:

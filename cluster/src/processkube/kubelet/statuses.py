@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from processkube.kubelet.container_states import ContainerState, PodState, Termination
+from processkube.kubelet.container_states import ContainerState, PodState, Termination, is_terminated
 from processkube.kubelet.pod_specs import PodSpec
 
 HOST_IP = "127.0.0.1"
@@ -17,6 +17,7 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
 
     Unchanged conditions keep their transition time from `previous`; readiness gates are read from `live`.
     """
+    is_over = is_terminated(pod, state)
     phase = _phase(pod, state)
     serving = [state.container(spec.name) for spec in pod.containers]
     ready_containers = phase == "Running" and all(container.ready for container in serving)
@@ -30,7 +31,7 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
         not_ready = (_ENDS[phase], "")
     conditions = [
         _condition("PodScheduled", True),
-        _condition("PodReadyToStartContainers", True),
+        _condition("PodReadyToStartContainers", not is_over),
         _condition("Initialized", not unfinished, "ContainersNotInitialized", f"containers with incomplete status: [{unfinished}]"),
         _condition("ContainersReady", ready_containers, *not_ready),
         _condition("Ready", ready_containers and not closed, *(("ReadinessGatesNotReady", closed) if ready_containers else not_ready)),
@@ -50,7 +51,9 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
             else {}
         ),
         "containerStatuses": [
-            _container_status(spec.image, state.container(spec.name), creating=_INITIALIZING if first else _CREATING)
+            _container_status(
+                spec.image, state.container(spec.name), creating=_INITIALIZING if first else _CREATING, lost=is_over and not unfinished
+            )
             for spec in pod.containers
         ],
     }
@@ -107,6 +110,8 @@ def _phase(pod: PodSpec, state: PodState) -> str:
     containers = [state.container(spec.name) for spec in pod.containers]
     if all(container.ended for container in containers):
         return "Succeeded" if all(container.last is None or container.last.exit_code == 0 for container in containers) else "Failed"
+    if is_terminated(pod, state):
+        return "Failed"  # a container that never ran, or waited to run again, is lost
     if any(container.process is None and container.last is None for container in containers):
         return "Pending"
     return "Running"
@@ -123,11 +128,14 @@ def _first_status(image: str, container: ContainerState) -> dict[str, Any]:
     return {**_container_status(image, container, creating=_INITIALIZING), "ready": container.succeeded}
 
 
-def _container_status(image: str, container: ContainerState, *, creating: str) -> dict[str, Any]:
+def _container_status(image: str, container: ContainerState, *, creating: str, lost: bool = False) -> dict[str, Any]:
     if container.process is not None:
         current: dict[str, Any] = {"running": {"startedAt": container.started_at}}
     elif container.ended and container.last is not None:
         current = {"terminated": _terminated(container.last)}
+    elif lost:
+        message = "The container could not be located when the pod was terminated"
+        current = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": message}}
     else:
         reason = creating if container.waiting_reason == _CREATING else container.waiting_reason
         current = {"waiting": {"reason": reason, "message": container.waiting_message}}

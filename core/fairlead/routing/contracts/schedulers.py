@@ -316,6 +316,11 @@ class Scheduler(Protocol):
         after the last known bindings were applied.
         """
 
+    def report_missing(self, sessions: Collection[str], now: float) -> int:
+        """Report again the homes of sessions that the API has confirmed and that are not among these, all it knows now:
+        its database may have gone back. Returns how many it lacks.
+        """
+
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
         """Keep all decisions of exactly these sessions of the pool, each until its time (Unix seconds)."""
 

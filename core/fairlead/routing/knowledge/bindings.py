@@ -9,6 +9,7 @@ The API keeps an instance and a rank; here a home is a target (`fairlead.targets
 home cannot be found before it is known which ranks its instance has, and must be found again afterwards.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,8 @@ from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 REFRESHES_PER_TTL = 4
 """How often an active session that stays where it is is reported within its TTL."""
 
+MOST_TOLD = 5_000
+"""Sessions of a pool that are reported at once when the API turns out to lack them."""
 MOST_PENDING = 32
 """Own changes of a session that are kept until the API answers; of older ones, while it is away, only the number."""
 
@@ -124,6 +127,23 @@ class SessionBindings:
             return None
         known.reported_at = now
         return self._sign_of_life(known, binding.instance, now)
+
+    def missing(self, present: Collection[str], now: float) -> tuple[list[BindingChange], int]:
+        """Signs of life of the sessions that the API has confirmed and that are not `present` in its snapshot, each as
+        of its last use, and how many there are. Of more than `MOST_TOLD`, the others are reported when they are used.
+        """
+        lacking = [
+            known
+            for session, known in self._known.items()
+            if known.confirmed_version and not known.pending and known.binding.instance in self._loads and session not in present
+        ]
+        for known in lacking[:-MOST_TOLD]:
+            known.reported_at = -math.inf
+        changes = []
+        for known in lacking[-MOST_TOLD:]:
+            known.reported_at = now
+            changes.append(self._sign_of_life(known, str(known.binding.instance), known.used_at))
+        return changes, len(lacking)
 
     def _sign_of_life(self, known: _Known, home: str, now: float) -> BindingChange:
         binding = known.binding

@@ -327,6 +327,13 @@ class PoolScheduler:
         for change in changes:
             self._state.bindings.recall(change, now)
 
+    def report_missing(self, sessions: Collection[str], now: float) -> int:
+        """Report again what the API had and lacks; see the protocol."""
+        changes, missing = self._state.bindings.missing(sessions, now)
+        for change in changes:
+            self._state.recorder.bound(change)
+        return missing
+
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
         """Hand over what happened since the last take; see the protocol."""
         return self._state.recorder.take(self._state.loads, now, final=final)

@@ -99,7 +99,8 @@ async def test_a_job_that_fails_keeps_no_other_from_being_stopped() -> None:
     async def no_head() -> None:
         return None
 
-    async with scheduled(upkeep, sizing, no_head, telemetry, lambda: datetime.now(UTC)), asyncio.timeout(PATIENCE_SECONDS):
+    losses: Any = SimpleNamespace(look=fails)
+    async with scheduled(upkeep, sizing, no_head, losses, telemetry, lambda: datetime.now(UTC)), asyncio.timeout(PATIENCE_SECONDS):
         while not (lasting.under_way and runs(telemetry, "retention", "failed") and runs(telemetry, "sessions", "failed")):
             await asyncio.sleep(0.01)
     assert lasting.under_way == 0
