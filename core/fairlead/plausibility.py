@@ -61,8 +61,6 @@ LONGEST_TOPIC = 1024
 MOST_BLOCK_TOKENS = 65_536
 LONGEST_HASH = 64
 """Bytes of a block's hash: SHA-512's."""
-MOST_TIERS = 8
-"""Kinds of memory in which an engine keeps blocks."""
 MOST_GROUPS = 64
 """Groups of layers with blocks of their own."""
 LONGEST_WORD = 64

@@ -242,7 +242,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Closing waits until all was sent, which a client that reads nothing would make for ever."""
+        """Closing waits until everything was sent; a client that reads nothing would make it wait permanently."""
         if self.transport.get_write_buffer_size():
             self.loop.call_later(CLOSING_SECONDS, self.transport.abort)
 

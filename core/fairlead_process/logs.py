@@ -27,7 +27,7 @@ from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import Choice
 
 CHATTY = ("alembic", "apscheduler", "httpcore", "httpx", "kopf.activities", "kopf.objects", "uvicorn.access", "uvicorn.error")
-"""Library loggers whose INFO lines repeat ours or help nobody."""
+"""Loggers of libraries whose INFO lines repeat ours or are of no use."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
@@ -35,7 +35,7 @@ _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
 
 
 _PROGRAM = spec.name if (spec := getattr(sys.modules["__main__"], "__spec__", None)) is not None else "__main__"
-"""The name of the module that `python -m` runs, which that module itself knows as `__main__`."""
+"""The name of the module that was run with `python -m`, which is `__main__` inside that module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def _values(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """The value as text, quoted if a reader, or `cut`, could take it for more than one value."""
+    """The value as text, quoted if it could otherwise be mistaken for several values."""
     text = str(value)
     plain = text.isprintable() and not set(text) & set(' "=')
     return text if plain and text else json.dumps(text, ensure_ascii=False)

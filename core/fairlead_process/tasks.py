@@ -14,7 +14,7 @@ RESTART_SECONDS = 1.0
 """Pause after a failure, so that a permanent fault does not fill the disk with tracebacks."""
 
 LEAST_PAUSE_SECONDS = 0.005
-"""Least pause between two runs, left to the event loop when the work takes longer than its interval."""
+"""Minimum pause between two runs, left to the event loop, if the work takes longer than its interval."""
 
 LONG_BYTES = 256 * 1024
 """A document of more bytes is read beside the event loop: pure Python takes about 10 ms for it."""

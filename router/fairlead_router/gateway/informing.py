@@ -37,7 +37,7 @@ class Informing:
         self.draining = False
         """Whether the router is stopping: it is not ready any more, and serves only connected clients."""
         self.refusing = False
-        """Whether its time to stop is nearly over: it refuses every new request."""
+        """Whether the time to stop is nearly over: the router refuses every new request."""
 
     async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
         """Answer a LOCAL endpoint of the table of paths; `pools` are those that the client may use.
@@ -68,7 +68,7 @@ class Informing:
 
     @property
     def ready(self) -> bool:
-        """Whether the router takes requests."""
+        """Whether the router takes new requests."""
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:

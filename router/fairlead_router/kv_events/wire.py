@@ -14,7 +14,7 @@ from fairlead.kv_events.events import EventKind
 from fairlead.plausibility import LONGEST_HASH, LONGEST_NAME, LONGEST_WORD, MOST_BLOCK_TOKENS, is_time, shown
 
 _Hash = int | Annotated[bytes, msgspec.Meta(max_length=LONGEST_HASH)]
-_BlockTokens = Annotated[int, msgspec.Meta(ge=1, le=MOST_BLOCK_TOKENS)]
+_BlockTokens = Annotated[int, msgspec.Meta(ge=0, le=MOST_BLOCK_TOKENS)]  # vLLM's offloading connector says 0 for blocks that it only names
 _Word = Annotated[str, msgspec.Meta(max_length=LONGEST_WORD)]
 _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
@@ -43,6 +43,11 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
         """The cache salt; only events encoded as maps have it."""
         return None
 
+    @property
+    def locality(self) -> str | None:
+        """Whose the medium is; only events encoded as maps say so."""
+        return None
+
 
 class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=False):
     """`fairlead.kv_events.events.BlockRemoved` on the wire."""
@@ -51,6 +56,11 @@ class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=Fals
     block_hashes: list[_Hash]
     medium: _Word | None = None
     group_idx: int | None = None
+
+    @property
+    def locality(self) -> str | None:
+        """Whose the medium is; only events encoded as maps say so."""
+        return None
 
 
 class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=False):
@@ -61,6 +71,11 @@ class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type",
 
 class _StoredMap(BlockStored, tag="BlockStored", tag_field="type", gc=False):
     cache_salt: _Name | None = None
+    locality: _Word | None = None
+
+
+class _RemovedMap(BlockRemoved, tag="BlockRemoved", tag_field="type", gc=False):
+    locality: _Word | None = None
 
 
 class _StoredArray(BlockStored, tag="BlockStored", tag_field="type", array_like=True, gc=False): ...
@@ -73,7 +88,7 @@ class _ClearedArray(AllBlocksCleared, tag="AllBlocksCleared", tag_field="type", 
 
 
 WireEvent = BlockStored | BlockRemoved | AllBlocksCleared
-_MapEvent = _StoredMap | BlockRemoved | AllBlocksCleared
+_MapEvent = _StoredMap | _RemovedMap | AllBlocksCleared
 _ArrayEvent = _StoredArray | _RemovedArray | _ClearedArray
 
 

@@ -1,4 +1,4 @@
-"""Asks every engine what it says of itself: its metrics once a second, its models now and then.
+"""Reads every engine's metrics once a second, and its list of models now and then.
 
 The used share of the KV cache goes to the scheduler, rank by rank; the size of the cache and the data-parallel ranks go
 to the pool. A difference from the pool's spec is kept as a trouble, for the control API.
@@ -37,7 +37,7 @@ MOST_NAMED = 5
 METRICS, MODELS = "its metrics", "its list of models"
 """Subjects of what an engine says."""
 _SILENT = ("timeout", "unreachable")
-"""Failures of an engine that says nothing; the others are answers."""
+"""Failures that mean that an engine does not answer at all; any other failure is an answer."""
 
 logger = logging.getLogger(__name__)
 

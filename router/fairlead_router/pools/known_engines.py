@@ -1,7 +1,7 @@
-"""What the engines of one pool said last, where that differs from the pool's spec, and what was observed before.
+"""The last reports of a pool's engines, where they differ from the pool's spec, and earlier observations.
 
-Observations of other routers, or of an earlier process of this one, stand in for what this router has not measured
-itself, as far as they are still believed.
+Observations of other routers, or of an earlier process of this router, stand in for figures that this router has not
+measured, as long as they are recent enough.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMPLAUSIBLE_SECONDS = 120.0
 _LONGEST_WORDS = 200
 
 CACHE_SIZE_STEP = 0.05
-"""A cache size that is nearer than this to the one in use changes nothing."""
+"""A reported cache size is ignored if it differs from the size in use by less than this."""
 
 
 class KnownEngines:
@@ -59,12 +59,13 @@ class KnownEngines:
         self._cache_sizes: dict[str, int] = {}
         self._fetched: dict[str, tuple[float, float]] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
-        """Data-parallel ranks, keyed by instance and address, as another process at the instance may have other ranks.
+        """Data-parallel ranks, keyed by instance and address, as another process at the instance may
+        have other ranks.
         """
         self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
-        """Keyed by instance and address: the ranks that each engine named elsewhere than on its metrics page."""
+        """Keyed by instance and address: the ranks that each engine named outside its metrics page."""
         self.cards: dict[str, Mapping[str, Card]] = {}
-        """What each engine said last of the models it serves, by their names."""
+        """The latest model cards of each engine, by model name."""
         self.aliases: frozenset[str] = frozenset()
         """Further names of the pool's model at its engines."""
 
@@ -79,7 +80,7 @@ class KnownEngines:
         self.aliases = aliases_of(model, self.cards.values())
 
     def read(self, instance: str, page: EnginePage | None, kv_usage: float | None) -> None:
-        """What the engine's metrics say now; None: it did not answer, or reports no plausible usage."""
+        """Take in a metrics page; None: the engine did not answer, or reports no plausible usage."""
         if page is None:
             self.pages.pop(instance, None)
         else:
@@ -100,7 +101,7 @@ class KnownEngines:
         return size / tokens if tokens and KV_BYTES_PER_TOKEN.holds(size / tokens) else None
 
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
-        """The engine named its ranks, but not on its metrics page."""
+        """The engine named its ranks outside its metrics page."""
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
@@ -113,7 +114,7 @@ class KnownEngines:
         return found
 
     def forget_life(self, target: str) -> None:
-        """Another engine has taken the target's place: forget the old one's progress."""
+        """Another engine replaced the target's engine: forget the old engine's progress."""
         del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
@@ -126,7 +127,7 @@ class KnownEngines:
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
-        """The ranks of those of these instances that have several."""
+        """The ranks of each of these instances that has several."""
         found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
         return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
 
@@ -232,7 +233,7 @@ class KnownEngines:
 
 
 class RecalledEngines:
-    """The newest of all recalled figures, of one instance. Every table given has the pool's instances, and counts
+    """The newest recalled figures of each instance. Every table passed in must have the pool's instances, and count
     tokens by the current size.
     """
 

@@ -38,10 +38,12 @@ from fairlead_router.pools.pools import Pools
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
-"""Publishing engines are asked this often where they publish; an engine that is not reached, each time."""
+"""Seconds between two requests to an engine about the place where it publishes KV events; an unreachable engine is
+asked at every look.
+"""
 
 SILENT_SECONDS = 60.0
-"""Seconds between two questions to engines that have never published whether they do: mostly that needs another pod."""
+"""The same for engines that have never published KV events: to start publishing, an engine usually needs a new pod."""
 
 TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16
@@ -54,10 +56,10 @@ OPENED_A_TURN = 64
 SOURCES, EVENTS = "where it publishes KV events", "its KV events"
 """Subjects of what an engine says."""
 MOST_SOCKETS = 65_000
-"""More than ZMQ's 1,023: an instance takes up to four for each rank."""
+"""Limit of sockets; ZMQ's default of 1,023 is too few, since an instance takes up to four per rank."""
 
 UNHEARD_SECONDS = 60.0
-"""How long an engine that connects to a router may compute without one of its events coming."""
+"""Seconds for which an engine that connects to a router may compute without an event before it is reported."""
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
 
@@ -84,9 +86,9 @@ class _Followed:
     """Faults of its events at the last look."""
     events: InstanceEvents | None = None
     since: float = 0.0
-    """When its sources were known."""
+    """When the instance's sources became known."""
     complaint: str = ""
-    """What is wrong with its answer or its blocks; logged once."""
+    """The fault in the engine's answer or in its blocks; logged once."""
 
 
 class KvEventFollower:
@@ -118,13 +120,13 @@ class KvEventFollower:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._followed: dict[tuple[str, str], _Followed] = {}
         self._context: zmq.Context[Socket] | None = None
-        """Made for the first engine that publishes: other routers need no such thread."""
+        """The ZMQ context, made for the first engine that publishes: other routers need no such thread."""
         self._reader = SlicedReader()
         if central_port is not None:
             self.central = self._bound(central_port)
 
     def _bound(self, port: int) -> CentralSocket | None:
-        """The socket that engines connect to; None where another process of this pod has the port."""
+        """The socket that engines connect to; None if another process of this pod has the port."""
         try:
             return CentralSocket(self._zmq(), EVERY_INTERFACE, port, self._reader)
         except zmq.ZMQError as error:
@@ -155,7 +157,7 @@ class KvEventFollower:
             pool.scheduler.caches.index.sweep(SWEPT_BLOCKS)
 
     def readings(self) -> dict[tuple[str, str], list[EventReading]]:
-        """What is known of each followed instance's events, by pool and instance."""
+        """The state of each followed instance's events, by pool and instance."""
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
     def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:
@@ -287,7 +289,7 @@ class KvEventFollower:
             self._complain(followed, wrong)
 
     def _why_unheard(self, followed: _Followed, events: InstanceEvents) -> str | None:
-        """Why nothing comes from an engine that connects to a router and holds blocks; None while all is well."""
+        """Why no events arrive from an engine that connects to a router and holds blocks; None while all is well."""
         unheard = events.unheard
         computes = followed.pool.engines.kv_usage.get(followed.instance, 0.0) > 0
         if not unheard or not computes or self._now() - followed.since < UNHEARD_SECONDS:

@@ -411,7 +411,7 @@ class _StreamBeginnings:
         exchange, now = self._exchange, self._now()
         if exchange.doubt is not None:
             exchange.doubt.contradicted(now)
-        if exchange.handed_over_at:
+        if exchange.handed_over_at and not exchange.ticket.request.warms:
             exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
         exchange.pool.account.first_token(exchange.ticket, now)
 

@@ -19,8 +19,8 @@ WORDS_OF_OURS = "raised by a function of ours, with a remedy"
 WORDS_OF_A_FAULT = "of a bug in Fairlead, or of another package's code"
 ALLOWED = {
     "cli/fairlead_cli/kv_events/recording_files.py": "only of BatchUnreadable, which is ours",
-    "cli/fairlead_cli/main.py": WORDS_OF_A_FAULT,
-    "cli/fairlead_cli/planning.py": WORDS_OF_OURS,
+    "cli/fairlead_cli/kubectl/door.py": WORDS_OF_OURS,
+    "cli/fairlead_cli/kv_events/recording.py": "of httpx, which is a library",
     "cluster/src/processkube/kubeconfig.py": "the name of the missing key",
     "cluster/src/processkube/kubernetes_api/serving/exchanges.py": "of decoders: ours, and orjson's",
     "cluster/src/processkube/starting.py": "only of its own errors and the operating system's",
@@ -29,7 +29,9 @@ ALLOWED = {
     "controlplane/fairlead_api/plans/kinds/engines.py": WORDS_OF_OURS,
     "core/fairlead/routing/contracts/catalogues.py": WORDS_OF_A_FAULT,
     "core/fairlead/schemas/reading.py": WORDS_OF_OURS,
+    "core/fairlead_process/commands.py": WORDS_OF_A_FAULT,
     "core/fairlead_process/kubernetes_api.py": "only of the client's errors and the operating system's",
+    "core/fairlead_process/pool_names.py": WORDS_OF_OURS,
     "router/fairlead_router/pools/pools.py": WORDS_OF_A_FAULT,
     "router/fairlead_router/training/trainer.py": "of a process that broke off, in a log",
     "serve/fairlead_serve/starting.py": WORDS_OF_OURS,

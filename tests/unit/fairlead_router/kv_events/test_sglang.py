@@ -73,7 +73,7 @@ def test_a_branch_a_salted_prompt_and_an_adapters_are_prompts_of_their_own() -> 
 
 def test_pages_in_cpu_memory_are_held_and_removed_ones_are_not() -> None:
     index = after(STORED, BRANCHES, OFFLOADED)
-    assert index.blocks(RANK) == {"GPU": 6, "CPU_PINNED": 2}
+    assert index.blocks(RANK) == {"GPU": 6, "host": 2}
     assert index.match(RANK, block_keys(PROMPT, 4)) == 4
     assert index.match(RANK, block_keys([*PROMPT[:8], 30, 31, 32, 33], 4)) == 2
 

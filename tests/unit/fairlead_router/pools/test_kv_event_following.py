@@ -12,7 +12,7 @@ import zmq
 
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.sources import Source
-from fairlead.plausibility import MESSAGE_BYTES, MOST_INTEGER, MOST_SOURCES, MOST_TIERS
+from fairlead.plausibility import MESSAGE_BYTES, MOST_INTEGER, MOST_SOURCES
 from fairlead.reports.engines import EngineTrouble
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_router.engines.upstream import UpstreamPool
@@ -288,7 +288,7 @@ async def test_a_batch_of_no_time_is_unreadable(line: Line, stamp: float) -> Non
 
 
 UNREADABLE: dict[str, Callable[[], dict[str, object]]] = {
-    "a block of no token": lambda: stored(1, block_size=0),
+    "a block of fewer tokens than none": lambda: stored(1, block_size=-1),
     "a block of fewer than no token": lambda: stored(1, block_size=-4),
     "a block of more tokens than any": lambda: stored(1, block_size=2**40),
     "a hash of a megabyte": lambda: stored(1, block_hashes=[b"x" * 2**20]),
@@ -317,12 +317,12 @@ async def test_deep_extra_keys_cost_their_batch_and_no_more(line: Line) -> None:
     assert line.subscription.unreadable == 1
 
 
-async def test_blocks_in_ever_new_memory_are_kept_for_a_bounded_number_of_kinds() -> None:
+async def test_blocks_in_memory_of_unknown_kinds_are_counted_and_not_kept() -> None:
     made = Line(replay=None)
     made.hear(0, *(stored(number, medium=f"tier-{number}") for number in range(500)))
     made.apply()
-    assert len(made.caches.index.blocks(SOURCE)) == MOST_TIERS
-    assert made.caches.index.counts.unknown_tier == 500 - MOST_TIERS
+    assert dict(made.caches.index.blocks(SOURCE)) == {}
+    assert made.caches.index.counts.unknown_medium == 500
     made.subscription.close()
     made.context.destroy(linger=0)
 
