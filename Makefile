@@ -16,7 +16,7 @@ CODE := core controlplane operator router simulator webui cli host sandbox serve
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test nightly test-cluster test-vllm test-api-fuzz test-pages check lint types layers guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test nightly test-cluster test-vllm test-api-fuzz test-pages check lint types layers static guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -102,7 +102,7 @@ screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshot
 	@scripts/ensure-browser.sh
 	PYTHONPATH=tests/support $(BIN)/python scripts/screenshots.py $(or $(OUT),screenshots) $(ARGS)
 
-check: guard .venv/ready lint types layers ## what CI runs: unit tests on the oldest Python here, integration tests on the newest
+check: guard .venv/ready lint types layers static ## what CI runs: unit tests on the oldest Python here, integration tests on the newest
 	@environments=$$(scripts/environments.sh) && $(MAKE) --no-print-directory test ALL_LANES=1 $$environments
 
 lint: .venv/ready ## format and lint: Python, templates, scripts
@@ -113,6 +113,10 @@ lint: .venv/ready ## format and lint: Python, templates, scripts
 
 types: .venv/ready ## mypy strict, code and tests
 	$(BIN)/mypy
+
+static: .venv/ready ## bandit, advisories about locked packages, licenses, secrets
+	@scripts/ensure-static-checks.sh
+	$(BIN)/python scripts/static_checks.py
 
 layers: .venv/ready ## the dependency rules of ARCHITECTURE.md
 	$(BIN)/lint-imports

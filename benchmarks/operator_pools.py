@@ -13,7 +13,11 @@ rest     nothing happens for `--rest-seconds`: everybody's CPU, and the operator
          control API every 10 s and read every 60 s, so measure a minute or several.
 delete   all pools are deleted at once; until they are gone.
 steady   a third as many pools (100 of 300) of `--instances` instances each, prebuilt: pods and pools are put into the
-         Kubernetes API as an operator would have left them, and no router runs. The same figures at rest.
+         Kubernetes API as an operator would have left them, and no router runs. The same figures at rest, and a
+         restart.
+large    one pool of `--large` instances, prebuilt in the same way. The same figures.
+
+Requests are those that the operator sends to the Kubernetes API; a proxy counts them, whose CPU is the benchmark's.
 
 Without a PART all are measured. Progress goes to stderr, the figures to stdout as JSON. Seconds are those of the clock,
 so measure on an idle machine; the CPU seconds depend less on neighbours. They are told of every process, since all
@@ -31,7 +35,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,13 +53,15 @@ from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.times import format_time
 from fairlead_testing.running.operator_process import POOLS, OperatorProcess, running_kubernetes_api
 from fairlead_testing.running.postgres import PostgresProcess
+from fairlead_testing.running.recording_proxy import RecordingProxy, recording_proxy
 from fairlead_testing.worlds.pod_phases import running_pod_phases
 from processkube.testing.clients import KubernetesClient
 from processkube.testing.ports import free_port
 
 TOKEN = "benchmark-operator-0123456789"
 LIMIT_SECONDS = 900.0
-PARTS = ("create", "restart", "rest", "delete", "steady")
+PARTS = ("create", "restart", "rest", "delete", "steady", "large")
+PREBUILT = {"steady", "large"}
 THREADS = 4
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/fairlead-operator"
 
@@ -140,23 +146,27 @@ class Bench:
     pools: int
     instances: int
     rest_seconds: float
+    large: int
+    proxy: RecordingProxy
     figures: dict[str, float] = field(default_factory=dict)
 
     def run(self, parts: Iterable[str]) -> None:
         """The parts in their order."""
         wanted = set(parts)
-        if wanted - {"steady"}:
+        if wanted - PREBUILT:
             with running_pod_phases(self.client, pause=1.0):
                 self.create()
                 if "restart" in wanted:
-                    self.restart()
+                    self.restart("restart", self.pools)
                 if "rest" in wanted:
                     self.rest("rest")
-                if wanted & {"delete", "steady"}:
+                if wanted & {"delete", *PREBUILT}:
                     self.delete()
                 self.operator.kill()
         if "steady" in wanted:
-            self.steady()
+            self.prebuilt("steady", max(1, self.pools // 3), self.instances)
+        if "large" in wanted:
+            self.prebuilt("large", 1, self.large)
 
     def pid(self) -> int:
         """The operator's."""
@@ -205,24 +215,27 @@ class Bench:
         self.figures["create, s until all are Ready"] = time.monotonic() - began
         self.note_used("create until Ready", before)
 
-    def restart(self) -> None:
-        say("restart")
+    def restart(self, name: str, pools: int) -> None:
+        say(name)
         time.sleep(10)
         assert self.operator.stop() == 0
-        before, began = states_taken(self.url), time.monotonic()
+        before, began, requests = states_taken(self.url), time.monotonic(), self.proxy.requests
         self.operator.start()
-        wait(lambda: states_taken(self.url) - before, self.pools, "restart: pools looked at")
-        self.figures["restart, s"] = time.monotonic() - began
-        self.figures["restart, operator CPU s"] = cpu_seconds(self.pid())
+        wait(lambda: states_taken(self.url) - before, pools, f"{name}: pools looked at", 0.1)
+        self.figures[f"{name}, s"] = time.monotonic() - began
+        self.figures[f"{name}, operator CPU s"] = cpu_seconds(self.pid())
+        self.figures[f"{name}, requests"] = self.proxy.requests - requests
+        self.figures[f"{name}, operator memory MB"] = memory_mb(self.pid())
 
     def rest(self, name: str) -> None:
         say(f"{name}: {self.rest_seconds:.0f} s")
         time.sleep(30)
-        before, states, began = self.used(), states_taken(self.url), time.monotonic()
+        before, states, began, requests = self.used(), states_taken(self.url), time.monotonic(), self.proxy.requests
         time.sleep(self.rest_seconds)
         passed = time.monotonic() - began
         self.figures |= {f"{name}: % of a core of {one}": (used - before[one]) / passed * 100 for one, used in self.used().items()}
         self.figures[f"{name}, states per second"] = (states_taken(self.url) - states) / passed
+        self.figures[f"{name}, requests a minute"] = (self.proxy.requests - requests) / passed * 60
         self.figures[f"{name}, operator memory MB"] = memory_mb(self.pid())
 
     def delete(self) -> None:
@@ -233,21 +246,23 @@ class Bench:
         self.figures["delete, s"] = time.monotonic() - began
         self.note_used("delete", before)
 
-    def steady(self) -> None:
-        """Pods of a settled pool, one pool after the other; then the operator starts."""
-        pools = max(1, self.pools // 3)
-        done = 0
+    def prebuilt(self, name: str, pools: int, instances: int) -> None:
+        """Pods of settled pools, one pool after the other; then the operator starts."""
+        done, first = 0, 1000 if name == "steady" else 5000
         for number in range(pools):
-            body = pool(1000 + number, self.instances)
+            body = pool(first + number, instances)
             made = self.client.call("POST", POOLS, body)
             identity = PoolIdentity(namespace="default", name=body["metadata"]["name"], uid=made["metadata"]["uid"])
-            self.for_all(lambda index, identity=identity, spec=body["spec"]: self.prebuild(identity, spec, index), self.instances)  # type: ignore[misc]
-            done += self.instances
+            self.for_all(lambda index, identity=identity, spec=body["spec"]: self.prebuild(identity, spec, index), instances)  # type: ignore[misc]
+            done += instances
             if number % 10 == 9:
-                say(f"steady: {done} of {pools * self.instances} pods prebuilt")
+                say(f"{name}: {done} of {pools * instances} pods prebuilt")
+        began = ready(self.client)
         self.operator.start()
-        wait(lambda: ready(self.client), pools, "steady: pools Ready")
-        self.rest("steady")
+        wait(lambda: ready(self.client) - began, pools, f"{name}: pools Ready")
+        self.rest(name)
+        self.restart(f"{name}, restart", pools + began)
+        self.operator.kill()
 
     def prebuild(self, identity: PoolIdentity, spec: dict[str, Any], index: int) -> None:
         """One instance that serves."""
@@ -269,19 +284,28 @@ class Bench:
         self.client.merge(f"{path}/{body['metadata']['name']}/status", {"status": status})
 
 
-def measure(parts: Iterable[str], pools: int, instances: int, rest_seconds: float, folder: Path) -> None:
+def measure(parts: Iterable[str], pools: int, instances: int, large: int, rest_seconds: float, folder: Path) -> None:
     """Print the parts' figures by name, those found so far also when a part fails."""
     (folder / "kubernetes").mkdir()
     (folder / "pg").mkdir()
-    with running_kubernetes_api(folder / "kubernetes") as kubeconfig, running_control_api(folder / "pg", kubeconfig) as (url, api):
+    with (
+        running_kubernetes_api(folder / "kubernetes") as kubeconfig,
+        running_control_api(folder / "pg", kubeconfig) as (url, api),
+        ExitStack() as proxies,
+    ):
         settings = {
             "FAIRLEAD_API_TOKEN": TOKEN,
             "FAIRLEAD_OPERATOR_RESYNC_SECONDS": "10",
             "FAIRLEAD_ENGINE_IMAGE": "fairlead/engine:bench",
         }
-        operator = OperatorProcess(kubeconfig=kubeconfig, api_url=url, log=folder / "operator.log", settings=settings)
+        client = KubernetesClient.of(kubeconfig)
+        proxy = proxies.enter_context(recording_proxy(client, folder))
+        proxy.start()
+        operator = OperatorProcess(kubeconfig=str(proxy.kubeconfig), api_url=url, log=folder / "operator.log", settings=settings)
         bench = Bench(
-            client=KubernetesClient.of(kubeconfig),
+            client=client,
+            proxy=proxy,
+            large=large,
             operator=operator,
             url=url,
             api=api,
@@ -302,6 +326,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--pools", type=count, default=300)
     parser.add_argument("--instances", type=count, default=50, help="of each pool of the part steady")
+    parser.add_argument("--large", type=count, default=300, help="instances of the pool of the part large")
     parser.add_argument("--rest-seconds", type=above_zero, default=60.0)
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)
@@ -309,7 +334,7 @@ def main() -> None:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     end_everything_when_ended()
     with tempfile.TemporaryDirectory(prefix="fairlead-pools-") as folder:
-        measure(arguments.parts or PARTS, arguments.pools, arguments.instances, arguments.rest_seconds, Path(folder))
+        measure(arguments.parts or PARTS, arguments.pools, arguments.instances, arguments.large, arguments.rest_seconds, Path(folder))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The infrastructure that subjects are built from, the features that they add to the API, and how these run."""
+"""The infrastructure from which subjects are built, the features that they add to the API, and how the features run."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from fairlead_api.http.routes import Routes
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.copying import keep_ending_suspended_copies
 from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.infra.notices import Notice
 from fairlead_api.infra.notifying import listen
 from fairlead_api.infra.partitions import Partitions
@@ -24,13 +25,15 @@ from fairlead_process.policies import installed_policies
 from fairlead_process.tasks import Tasks
 
 LISTENING_SECONDS = 3.0
-"""How long the start waits for notices. Without a database the API starts anyway and answers 503."""
+"""Seconds for which the start waits until notices can be received. Without a database the API starts anyway and answers
+503.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infra:
-    """The infrastructure for every subject. `present`, `recent` and `of_hours` share answers among callers; `simulator`
-    is the command of a process that simulates jobs.
+    """The infrastructure for every subject. `present`, `recent` and `of_hours` cache answers for several callers;
+    `simulator` is the command of a process that simulates jobs.
     """
 
     settings: Settings
@@ -42,17 +45,18 @@ class Infra:
     background: Database
     partitions: Partitions
     telemetry: Telemetry
+    lost_commits: LostCommits
     policies: PolicyCatalogue
     present: Shared
     recent: Recent
     of_hours: Recent
     simulator: Sequence[str]
     suspended_seconds: float
-    """How long a report's transaction may be silent."""
+    """Maximum pause within a report's transaction, after which its process counts as suspended."""
 
     @property
     def simulates(self) -> bool:
-        """Whether this process simulates jobs."""
+        """Whether this process runs simulation jobs."""
         return self.settings.simulation_processes > 0 and bool(self.simulator)
 
 
@@ -69,7 +73,7 @@ class Feature:
     jobs: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
 
-def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float, simulator: Sequence[str]) -> Infra:
+def infra_of(settings: Settings, clock: Callable[[], datetime] | None, patience: float, simulator: Sequence[str]) -> Infra:
     """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
     pulse, share = Pulse(settings.database_url, patience, older()), settings.share_seconds
     reads, reports, control, background = (
@@ -77,7 +81,7 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
     )
     return Infra(
         settings=settings,
-        clock=clock,
+        clock=clock or pulse.now,
         pulse=pulse,
         reads=reads,
         reports=reports,
@@ -85,6 +89,7 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
         background=background,
         partitions=Partitions(background),
         telemetry=Telemetry(),
+        lost_commits=LostCommits(background),
         policies=installed_policies(),
         present=Shared(share),
         recent=Recent(4 * share, 20 * share),

@@ -8,15 +8,20 @@ from collections.abc import AsyncIterator, Sequence
 
 import httpx
 
+from fairlead_client.tls import client_context
+
 UNWELL = frozenset({502, 503, 504})
-"""Answers after which the next call goes to another address: this API, its database or its proxy is away or busy."""
+"""Statuses after which the next call uses another address: this API, its database or its proxy is
+unavailable or busy.
+"""
 
 
 def reaching(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None = None) -> tuple[str, httpx.AsyncBaseTransport]:
     """The base URL and the transport of a client for one address or several; `transport` replaces the network."""
     addresses = (urls,) if isinstance(urls, str) else tuple(urls)
-    if transport is None:  # where nothing is encrypted, the machine's certificates are not read: that takes 25 ms
-        transport = httpx.AsyncHTTPTransport(trust_env=False, verify=not all(url.startswith("http://") for url in addresses))
+    if transport is None:  # where nothing is encrypted, no certificates are read: that takes 25 ms
+        is_plain = all(url.startswith("http://") for url in addresses)
+        transport = httpx.AsyncHTTPTransport(trust_env=False, verify=False if is_plain else client_context())
     return addresses[0], transport if len(addresses) == 1 else SeveralAddresses(addresses, transport)
 
 
@@ -65,7 +70,7 @@ class SeveralAddresses(httpx.AsyncBaseTransport):
 
 
 class _Watched(httpx.AsyncByteStream):
-    """An answer's body; when it breaks off or falls silent, its address is left."""
+    """An answer's body; if it breaks off or stalls, its address is no longer used."""
 
     def __init__(self, addresses: SeveralAddresses, number: int, inner: httpx.AsyncByteStream) -> None:
         self._addresses = addresses

@@ -3,18 +3,22 @@
 This module reads no clock; times are arguments, in seconds.
 """
 
+import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fairlead.conditions.facts import ActionFailure
+from fairlead_operator.times import format_second
 
 _MOST_DOUBLINGS = 30
+_LONG_SECONDS = 10.0
+"""People hear the time of the next try if the pause is at least this long."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FailedAction:
     """An action that was refused: how often in a row, why, when to try again, and when that was decided. `told` is the
-    message for people, empty while the refusal may be temporary; `is_news` says whether it was not published yet.
+    message for people, empty while the refusal may be temporary; `is_news` says whether it still has to be published.
     """
 
     times: int
@@ -24,21 +28,27 @@ class FailedAction:
     decided_at: float
     again_at: float
 
+    def with_next_try(self, problem: ActionFailure) -> ActionFailure:
+        """One of its problems, with the time of the next try in its words."""
+        is_long = self.again_at - self.decided_at >= _LONG_SECONDS
+        when = f"at {format_second(math.ceil(self.again_at))}" if is_long else "within seconds"
+        return replace(problem, message=f"{problem.message}; it is tried again {when}, and at once after a change of the pool")
+
 
 @dataclass(slots=True)
 class ActionBackoff:
     """Actions of one pool that the Kubernetes API refused.
 
-    An action has 1, 2, 4, … seconds of pause, at most `longest`.
+    An action has 1, 2, 4, … seconds of pause, at most `longest`. Its key contains what is done, not only with what: a
+    corrected template or number is another action.
     """
 
     longest: float
     _known: dict[Hashable, FailedAction] = field(default_factory=dict)
 
     def waiting(self, action: Hashable, now: float) -> FailedAction | None:
-        """The refusal whose pause still lasts; None when the action may be tried.
-
-        A clock that went back ends the pause.
+        """The refusal whose pause is not over; None if the action may be tried. A clock that was set back ends the
+        pause.
         """
         refusal = self._known.get(action)
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
@@ -57,16 +67,20 @@ class ActionBackoff:
         return refusal
 
     def problem(self, action: Hashable) -> ActionFailure | None:
-        """Why the action was refused last; None when it was not."""
+        """Why the action was refused last, and when it is tried again; None when it was not refused."""
         refusal = self._known.get(action)
-        return refusal.problem if refusal is not None else None
+        return refusal.with_next_try(refusal.problem) if refusal is not None else None
 
     def clear(self, action: Hashable) -> None:
         """The action succeeded: forget its refusal."""
         self._known.pop(action, None)
 
+    def forget(self) -> None:
+        """Forget every refusal, as after a change of what is wanted."""
+        self._known.clear()
+
     def keep(self, wanted: set[Hashable]) -> None:
-        """Forget refusals of actions that are not wanted any more."""
+        """Keep only the refusals of these actions; the others are no longer needed."""
         for action in self._known.keys() - wanted:
             del self._known[action]
 
@@ -78,7 +92,7 @@ class ActionBackoff:
 class ServerBackoff:
     """Decides when a server that does not answer may be asked again, by any caller.
 
-    The pause is 1, 2, 4, … seconds with jitter, or as long as the server asked for.
+    The pause is 1, 2, 4, … seconds with jitter, or as long as the server requests.
 
     `monotonic` counts seconds and never goes back; `chance` gives numbers from 0 to 1.
     """

@@ -13,7 +13,9 @@ from fairlead_operator.pool_identity import PoolIdentity
 
 logger = logging.getLogger(__name__)
 
-WARNINGS = frozenset({"DrainTimedOut", "InstanceLost", "RolloutRegressed", "ScaleBounded", "SpecRefused", *ActionFailureReason})
+WARNINGS = frozenset(
+    {"DrainTimedOut", "InstanceLost", "InstanceVanished", "RolloutRegressed", "ScaleBounded", "SpecRefused", *ActionFailureReason}
+)
 
 _BACKLOG = 1000
 _BATCH = 100
@@ -61,7 +63,7 @@ class EventRecorder:
     async def deliver(self) -> None:
         """Send what is queued, oldest first; stop at the first failure and keep the rest.
 
-        A batch that is refused permanently is given up.
+        A batch that is refused permanently is dropped.
         """
         while self._backlog:
             batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]

@@ -19,6 +19,7 @@ from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, POOL_
 from fairlead.pool_roles import PLURAL as ROLES
 from fairlead.pools import GROUP, PLURAL, VERSION
 from fairlead.tables import PoolKey
+from fairlead_operator.observing.lost_marks import marks_shown, pool_of
 from fairlead_operator.observing.pods import pod_health, trouble_of
 from fairlead_operator.pool_worker import PoolWorker
 from fairlead_operator.startup import start, stop
@@ -28,7 +29,7 @@ POOLS = (GROUP, VERSION, PLURAL)
 
 @kopf.on.startup()
 async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, **_: Any) -> None:
-    """Wait for the Kubernetes API and for the Lease; until this returns kopf watches nothing."""
+    """Wait for the Kubernetes API and for the Lease; kopf watches nothing until this returns."""
     await start(memo, settings)
 
 
@@ -57,7 +58,7 @@ def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
 async def reconciled(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
     """Reconcile the pool's instances with its spec as long as the pool lives.
 
-    Kopf cancels this when the pool is deleted.
+    Kopf cancels it when the pool is deleted.
     """
     with contextlib.suppress(asyncio.CancelledError):
         await worker_of(body, memo).run()
@@ -65,7 +66,7 @@ async def reconciled(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.delete(*POOLS)
 async def finalized(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
-    """Drain the deleted pool's instances and tell the control API; then kopf lets the pool go."""
+    """Drain the deleted pool's instances and tell the control API; then kopf removes the finalizer."""
     await worker_of(body, memo).finalize()
 
 
@@ -73,7 +74,8 @@ async def finalized(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
 async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
     """Wake the pool's worker.
 
-    A pool that went while the control API was away, or without its finalizer, is reported as soon as the API answers.
+    A pool that disappeared while the control API was unreachable, or without its finalizer, is reported as soon as the
+    API answers.
     """
     worker = worker_of(body, memo)
     if is_news(memo, event, pool_essence):
@@ -83,11 +85,16 @@ async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: A
         await worker.report_deletion()
 
 
-@kopf.on.event("", "v1", "pods", labels={POOL_LABEL: kopf.PRESENT})
-async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
+def of_a_pool(meta: kopf.Meta, **_: Any) -> bool:
+    """Whether a pod is a pool's, also one whose label somebody removed."""
+    return pool_of(meta) is not None
+
+
+@kopf.on.event("", "v1", "pods", when=of_a_pool)
+async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, meta: kopf.Meta, **_: Any) -> None:
     """Wake the worker of a pool whose pod was added, modified or deleted."""
     if is_news(memo, event, pod_essence):
-        for worker in memo.workers.of(PoolKey(namespace=namespace or "", name=labels[POOL_LABEL])):
+        for worker in memo.workers.of(PoolKey(namespace=namespace or "", name=pool_of(meta) or "")):
             worker.wake()
 
 
@@ -112,7 +119,7 @@ Document = Mapping[str, Any]
 
 
 def is_news(memo: kopf.Memo, event: kopf.RawEvent, essence: Callable[[Document], Hashable]) -> bool:
-    """Whether the object is gone, or its `essence` differs from what was seen last."""
+    """Whether the object is gone, or its `essence` differs from the last one seen."""
     seen, memo.seen = memo.get("seen"), essence(event["object"])
     return event["type"] == "DELETED" or memo.seen != seen
 
@@ -131,7 +138,7 @@ def pool_essence(pool: Document) -> Hashable:
 
 def pod_essence(pod: Document) -> Hashable:
     """The parts of a pod that matter: health, what keeps it from running, address, restarts, what people ask of
-    it, and deletion.
+    it, deletion, and whether it has its marks.
     """
     status = pod.get("status") or {}
     restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
@@ -139,7 +146,8 @@ def pod_essence(pod: Document) -> Hashable:
     annotations = pod["metadata"].get("annotations") or {}
     asked = tuple(annotations.get(name) for name in (CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION))
     deleted = bool(pod["metadata"].get("deletionTimestamp"))
-    return (pod_health(status), trouble and trouble.reason, status.get("podIP"), restarts, asked, deleted)
+    marks = marks_shown(pod["metadata"])
+    return (pod_health(status), trouble and trouble.reason, status.get("podIP"), restarts, asked, deleted, marks)
 
 
 def child_essence(child: Document) -> Hashable:

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import orjson
 
+from fairlead_process.option_types import InputUnusable, NumberOption, WholeOption, output_option
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.errors import TraceInvalid, WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import load_workload
 from fairlead_simulator.experiments.host_caches import tried, words
-from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.traces.conversions import TraceChanges, convert, read_form, write_form
 from fairlead_simulator.traces.descriptions import Distribution, describe
@@ -39,8 +39,9 @@ def traces() -> None:
 @traces.command("describe")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--requests", type=_COUNT, help="Only the first N rows.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
+@click.option("--json", "old_spelling", is_flag=True, hidden=True, help="The same as -o json.")
+@output_option
+def describe_command(file: Path, requests: int | None, old_spelling: bool, as_json: bool) -> None:
     """Check FILE and show rates, lengths, sessions, and how much of it a cache could serve.
 
     FILE is in Mooncake's JSONL format, also packed by gzip; - is standard input.
@@ -50,7 +51,7 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
     except TraceInvalid as error:
         raise InputUnusable(str(error)) from None
     description, sessions = describe(rows), find_sessions(rows)
-    if as_json:
+    if as_json or old_spelling:
         click.echo(orjson.dumps(asdict(description) | {"sessions": sessions.document()}, option=orjson.OPT_INDENT_2).decode())
         return
     click.echo(
@@ -68,7 +69,7 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
 @click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True, help="What the requests are like.")
 @click.option("--requests", type=_COUNT, default=1000, show_default=True, help="How many.")
 @click.option("--rate", type=_RATE, help="Requests per second; default: the kind's own rate.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same trace.")
+@click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="The same seed makes the same trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a session's first prompt (of a group's prefix).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; default: standard output.")
 def generate_command(kind: str, requests: int, rate: float | None, seed: int, median_input: int | None, out: Path | None) -> None:
@@ -93,7 +94,7 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 )
 @click.option("--max-input", type=_COUNT, help="Drop rows with prompts this long or longer.")
 @click.option("--requests", type=_COUNT, help="Keep only the first N of the rest.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of random spreading.")
+@click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="Of random spreading.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; default: standard output.")
 def convert_command(
     file: Path,

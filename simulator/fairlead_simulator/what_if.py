@@ -50,7 +50,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 TELL_SECONDS = 0.25
 PROMPT_TOKENS = 2_000
-"""The prompt by which an engine's speed is compared with that of a pool's instances."""
+"""The prompt length at which an engine's speed is compared with the speed of a pool's instances."""
 LONGEST_SECONDS = 30 * 86_400.0
 _FULL = 0.98
 """Share of an engine's KV memory that one request may need."""
@@ -117,7 +117,7 @@ def with_steps_of(
 
 
 def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec) -> EnginePreset:
-    """The engine that the simulated engine's server makes of the same figures."""
+    """The engine model that serves as the simulated engine's server does with these figures."""
     at_one = replace(
         base,
         block_tokens=gcd(spec.block_size, PREFIX_BLOCK_TOKENS),  # prompts are known in prefix blocks, which engine blocks divide
@@ -158,7 +158,7 @@ def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: S
 
 
 def _row(number: int, one: TraceRequest) -> TraceRow:
-    """The request as a row. Blocks whose ids are missing are like no other's."""
+    """A trace row of the request. A block without an id is equal to no other block."""
     missing = -(-one.input_length // BLOCK_TOKENS) - len(one.hash_ids)
     own = tuple(-(number * 4096 + place + 1) for place in range(missing))
     return TraceRow(
@@ -333,7 +333,7 @@ def _figures(run: JobRun, rate: float, found: Figures) -> RunFigures:
 
 
 class _Progress:
-    """Tells of requests now and then."""
+    """Reports the number of simulated requests from time to time."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell

@@ -56,7 +56,7 @@ def read_kubeconfig(path: Path) -> ClusterConnection:
 
 
 def _authority(path: Path, cluster: Mapping[str, Any]) -> bytes:
-    """What `_tls` has read already."""
+    """The certificate authority, which `_tls` has read before."""
     if "certificate-authority-data" in cluster:
         return base64.b64decode(cluster["certificate-authority-data"])
     return (path.parent / cluster["certificate-authority"]).read_bytes() if "certificate-authority" in cluster else b""
@@ -81,4 +81,5 @@ def _tls(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl
     except (OSError, ValueError, KeyError) as problem:
         why = f": {problem.strerror}" if isinstance(problem, OSError) and problem.strerror else ""
         raise ProcesskubeError(f"kubeconfig {path}: its certificates cannot be used{why}") from None
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as kubectl: authorities need no key usage, no identifiers
     return context

@@ -1,4 +1,6 @@
-"""The audit log in Postgres: appends entries inside the transaction of the audited change, reads and verifies."""
+"""The audit log in Postgres: appends entries inside the transaction of the audited change, and reads and verifies
+entries.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,9 +18,8 @@ from fairlead_api.infra.records import read
 from fairlead_client.resources.audit import AuditHead, AuditVerification
 
 _LOCK = 0x6175_6469
-"""Advisory lock (the letters `audi`) under which entries get their place in the chain.
-
-It is taken last in a transaction, so it cannot deadlock.
+"""Advisory lock (the letters `audi`) held while entries get their place in the chain. It is taken last in a
+transaction, so it cannot cause a deadlock.
 """
 
 _CHUNK = 2000
@@ -27,14 +28,14 @@ _CHUNK = 2000
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
     """Adds entries, which exist exactly if the transaction commits. Call it as the last step of a transaction.
 
-    They are dated `now`, but not before the last entry, nor after Postgres's own time. No entry may be dated before an
-    earlier one, so a process with a fast clock would otherwise date all that follow.
+    They are dated `now`, but not before the last entry, and not after Postgres's own time. Since no entry may be dated
+    before an earlier one, a process with a fast clock would otherwise push all later dates into the future.
     """
     if not drafts:
         return
     locked = text("SELECT clock_timestamp() FROM pg_advisory_xact_lock(:key)")
     at = min(now, (await connection.execute(locked, {"key": _LOCK})).scalar_one()).astimezone(UTC)
-    last = await _newest_head(connection)  # not the log's last row: if that was cut off, the gap must stay
+    last = await newest_head(connection)  # not the log's last row: if that was cut off, the gap must stay
     at = max(at, last.at) if last else at
     number, previous = (last.id, last.chain) if last else (0, genesis(at.date()))
     rows: list[dict[str, Any]] = []
@@ -48,14 +49,15 @@ async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now:
     await connection.execute(head.on_conflict_do_update(index_elements=["day"], set_=newer))
 
 
-async def _newest_head(connection: AsyncConnection) -> AuditHead | None:
+async def newest_head(connection: AsyncConnection) -> AuditHead | None:
+    """The newest entry's place in the chain; None while the log is empty."""
     heads = tables.audit_heads
     row = (await connection.execute(select(heads).order_by(heads.c.last_id.desc()).limit(1))).one_or_none()
     return None if row is None else read(AuditHead, row, id=row.last_id)
 
 
 class PostgresAudit:
-    """Writes entries that belong to no other change (denials, failed logins) and verifies the chain."""
+    """Writes entries that are not part of another change (denials, failed logins) and verifies the chain."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -69,7 +71,7 @@ class PostgresAudit:
     async def head(self) -> AuditHead | None:
         """The newest entry's place in the chain; None while the log is empty."""
         async with self._database.reading() as connection:
-            return await _newest_head(connection)
+            return await newest_head(connection)
 
     async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
         """Checks the whole log in chunks, and whether it still leads to the newest head and to the
@@ -80,7 +82,7 @@ class PostgresAudit:
         expected = 1
         async with self._database.holding() as connection:
             await connection.execution_options(isolation_level="REPEATABLE READ")  # entries go on being written meanwhile
-            head = await _newest_head(connection)
+            head = await newest_head(connection)
             while True:
                 query = select(log).where(log.c.id >= expected).order_by(log.c.id).limit(_CHUNK)
                 rows = (await connection.execute(query)).all()

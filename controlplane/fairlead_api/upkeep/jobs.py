@@ -15,10 +15,13 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fairlead_api.advice.sizing import LOOK_SECONDS, Sizing
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.upkeep.upkeep import Upkeep
 from fairlead_client.resources.audit import AuditHead
 
 _log = logging.getLogger(__name__)
+
+LOOK_AT_CLOCK_SECONDS = 5.0
 
 Job = Callable[[datetime], Awaitable[None]]
 
@@ -28,18 +31,23 @@ async def scheduled(
     upkeep: Upkeep,
     sizing: Sizing,
     audit_head: Callable[[], Awaitable[AuditHead | None]],
+    lost_commits: LostCommits,
     telemetry: Telemetry,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
     """Runs the jobs while the context is open: each once at the start, then at its interval."""
 
     async def tell_audit_head(_: datetime) -> None:
-        """Writes the head to the process's log, which is kept outside the database: it proves later what the audit log
-        was.
+        """Writes the head to the process's log, which is kept outside the database: it later proves the content of the
+        audit log.
         """
         head = await audit_head()
         if head is not None:
             _log.info("audit head", extra={"entry": head.id, "chain": head.chain, "of": head.at.isoformat()})
+
+    async def look_for_losses(now: datetime) -> None:
+        await lost_commits.look(now)
+        telemetry.went_back.set(lost_commits.noticed_at)
 
     async def tell_rollup_lag(now: datetime) -> None:
         telemetry.rollup_lag.set(await upkeep.rollup_lag(now))
@@ -53,6 +61,7 @@ async def scheduled(
         "plans": (upkeep.close_plans, 10),
         "sizing": (sizing.look, LOOK_SECONDS),
         "audit-head": (tell_audit_head, 3600),
+        "lost-commits": (look_for_losses, 2),
     }
     started: list[Alone] = []
     for name, (job, seconds) in jobs.items():
@@ -60,12 +69,29 @@ async def scheduled(
         started.append(alone)
         scheduler.add_job(alone.start, "interval", seconds=seconds, id=name, next_run_time=datetime.now(scheduler.timezone))
     scheduler.start()
+    watching = asyncio.create_task(_go_on_when_set_back(scheduler))
     try:
         yield
     finally:
+        watching.cancel()
         scheduler.shutdown(wait=False)
         for alone in started:
             await alone.stop()
+
+
+async def _go_on_when_set_back(scheduler: AsyncIOScheduler) -> None:
+    """The scheduler waits until the wall clock shows the time of the next run: hours, once that was set back by hours.
+    So all jobs are due at once then.
+    """
+    before = datetime.now(scheduler.timezone)
+    while True:
+        await asyncio.sleep(LOOK_AT_CLOCK_SECONDS)
+        now = datetime.now(scheduler.timezone)
+        if now < before:
+            _log.warning("the clock of this machine was set back", extra={"seconds": round((before - now).total_seconds())})
+            for job in scheduler.get_jobs():
+                job.modify(next_run_time=now)
+        before = now
 
 
 class Alone:
@@ -90,7 +116,7 @@ class Alone:
 
 
 def guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
-    """A run of the job that never raises: it counts every outcome, and logs a problem when that is new."""
+    """A run of the job that never raises: it counts every outcome, and logs a problem when it first occurs."""
     told = ""
 
     async def run() -> None:

@@ -26,6 +26,7 @@ from fairlead.kv_events.sources import (
     key_of,
     tier_of,
 )
+from fairlead.plausibility import MOST_GROUPS
 from fairlead.slot_masks import slots_of
 
 MOST_BLOCKS_PER_HOLDING = 4_000_000
@@ -43,10 +44,10 @@ _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attenti
 
 @dataclass(slots=True, kw_only=True)
 class IndexCounts:
-    """Blocks that the index did not accept, and blocks that it had to forget."""
+    """Counts of blocks that the index did not accept or had to forget."""
 
     unknown_parent: int = 0
-    """Stored after a block the index does not know: events were lost, or began before we listened."""
+    """Blocks whose parent the index does not know: earlier events were lost, or were sent before we subscribed."""
     unknown_removed: int = 0
     wrong_size: int = 0
     """Stored with another block size than the source's first event, or with token ids that do not fill the blocks."""
@@ -55,7 +56,7 @@ class IndexCounts:
     unknown_medium: int = 0
     """Stored in a medium that no known engine has."""
     forgotten: int = 0
-    """Dropped because a holding or a key reached its bound."""
+    """Blocks dropped because a holding or a key reached its bound."""
 
 
 class BlockIndex:
@@ -82,7 +83,7 @@ class BlockIndex:
         """Grows when a source takes or leaves a slot."""
         self._slots: dict[Source, int] = {}
         self._alone = 0
-        """The bits of sources with one holding."""
+        """The bits of sources that have exactly one holding."""
         self._together: tuple[int, ...] = ()
         """The masks of the others that hold nothing outside the GPU."""
         self._tiered: tuple[TieredSource, ...] = ()
@@ -319,7 +320,8 @@ class BlockIndex:
     def _store(self, cache: Cache, event: BlockStored) -> None:
         attention = event.kv_cache_spec_kind
         if attention is not None and attention not in _PREFIX_KINDS:
-            cache.groups_left_out.add(event.group_idx)
+            if len(cache.groups_left_out) < MOST_GROUPS:
+                cache.groups_left_out.add(event.group_idx)
             return
         hashes, medium = event.block_hashes, event.medium
         is_gpu = medium is None or medium == _GPU
@@ -330,7 +332,7 @@ class BlockIndex:
         if not event.token_ids:
             self._store_named(cache, holding, hashes)
             return
-        if cache.block_size is None:
+        if cache.block_size is None and event.block_size > 0:
             cache.block_size = event.block_size
         parent = event.parent_block_hash
         parent_key = None
@@ -365,12 +367,12 @@ class BlockIndex:
             self._shrink(holding, self._most_blocks)
 
     def _confirm(self, cache: Cache, key: int) -> None:
-        """The block is no longer expected: it was stored, or will not be."""
+        """The block is no longer merely expected: it was stored, or will not be."""
         del cache.expecting[key]
         self._take(cache.holdings[EXPECTED], key)
 
     def _store_named(self, cache: Cache, holding: Holding, hashes: Sequence[BlockHash]) -> None:
-        """An offloading engine tells the second tier by hash alone."""
+        """Stores a block reported by hash alone, as offloading engines report the second tier."""
         for block_hash in hashes:
             key = self._key_of(cache, block_hash)
             if key is None:

@@ -64,7 +64,7 @@ class EngineCaches:
 
     @property
     def heard(self) -> Mapping[str, Source]:
-        """The instances whose events are used, each with its event source."""
+        """The instances whose events count, each with its event source."""
         return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
@@ -121,7 +121,7 @@ class EngineCaches:
             self._incomplete.add(instance)
 
     def ignore(self, instance: str) -> None:
-        """The instance's events do not count any more; its own history does."""
+        """Stop counting the instance's events; the router's own history is used instead."""
         self._heard_version += 1
         self._heard.pop(instance, None)
         self._incomplete.discard(instance)
@@ -132,14 +132,16 @@ class EngineCaches:
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
     def hit_tokens(self, prompt: KnownPrompt, instance: str, remembered_tokens: int) -> int:
-        """Leading prompt tokens the instance holds, where `remembered_tokens` is what own history says."""
+        """Leading prompt tokens the instance holds; `remembered_tokens` is the number according to the router's own
+        history.
+        """
         source = self._heard.get(instance)
         if source is None or not prompt.engine_blocks:
             return remembered_tokens
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """`hit_tokens` on every instance that is heard or remembered; 0 may be among them."""
+        """`hit_tokens` for every instance that has events or a history; the values may include 0."""
         if not self._heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)
@@ -149,7 +151,9 @@ class EngineCaches:
         return hits
 
     def hit_vector(self, prompt: KnownPrompt, instances: Sequence[str], remembered: SlotVector) -> SlotVector:
-        """`hit_tokens` on each of the instances, in their order. Pass the same object while they are the same."""
+        """`hit_tokens` of each of the instances, in their order. Pass the same list object as long as its content is
+        unchanged.
+        """
         keys = prompt.engine_blocks
         if not self._heard or not keys:
             return remembered
@@ -195,5 +199,5 @@ class EngineCaches:
         return max(told, remembered_tokens) if beyond or instance in self._incomplete else told
 
     def _goes_on(self, prompt: KnownPrompt) -> bool:
-        """Whether the prompt has more blocks than those that are known."""
+        """Whether the prompt continues beyond its known blocks."""
         return (len(prompt.engine_blocks) + 1) * self.block_tokens < prompt.prompt_tokens

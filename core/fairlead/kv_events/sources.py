@@ -66,7 +66,7 @@ class Holding:
         self.keys: dict[BlockHash, int] = {}
         """Engine hash → request key of every block held, oldest first."""
         self.copies: dict[BlockHash, int] = {}
-        """How many copies, of blocks that are held more than once."""
+        """Number of copies, for blocks that are held more than once."""
 
 
 class Cache:
@@ -100,7 +100,7 @@ class TieredSource:
 
 
 def key_of(cache: Cache, block_hash: BlockHash) -> int | None:
-    """The key of a block in whichever tier of the source knows it."""
+    """The key of a block, from any tier of the source that knows it."""
     for holding in cache.holdings.values():
         if holding.tier != EXPECTED and (key := holding.keys.get(block_hash)) is not None:
             return key
@@ -136,7 +136,7 @@ class Holders:
             self.masks.pop(key, None)
 
     def leading(self, keys: Sequence[int], mask: int) -> int:
-        """How many leading blocks some holding of the mask has, each block maybe another."""
+        """How many leading blocks the holdings of the mask have between them; each block may be in another holding."""
         get = self.masks.get
         for depth, key in enumerate(keys):
             if not get(key, 0) & mask:
@@ -144,10 +144,11 @@ class Holders:
         return len(keys)
 
     def depths(self, keys: Sequence[int], alone: int, together: Iterable[int]) -> list[tuple[int, int]]:
-        """(mask, leading blocks), shallowest first, of all that have at least the first block.
+        """(mask, leading blocks) of all sources that have at least the first block, shallowest first.
 
-        Each bit of `alone` is a holding of its own; of each mask of `together`, the holdings of one source, any may
-        have the next block, and its lowest bit stands for it. O(blocks), and what changes from one block to the next.
+        Each bit of `alone` is the only holding of a source. Each mask of `together` is the holdings of one source: any
+        of them may have the next block, and the lowest bit represents the source. O(blocks + changes between
+        neighbouring blocks).
         """
         get = self.masks.get
         before = get(keys[0], 0) if keys else 0

@@ -1,7 +1,8 @@
 """The plan of one round while it is made: the observations, and the decisions so far."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from fairlead.capabilities import UNKNOWN, best, value_of
 from fairlead.draining import by_cost
@@ -24,6 +25,7 @@ from fairlead.reconciling.actions import (
 )
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, ReplicaLimits
 
+NONE_GONE: Mapping[str, Role] = MappingProxyType({})
 UNBORN = frozenset({InstanceState.PENDING, InstanceState.STARTING})
 """States of an instance that never served and has nothing to lose."""
 
@@ -42,6 +44,8 @@ class RoundPlan:
     scalings: list[ScaleWorkload] = field(default_factory=list)
     failures: dict[Role, list[int]] = field(default_factory=dict)
     """For each failed instance that this plan removes: the failures in a row that precede its replacement."""
+    gone: Mapping[str, Role]
+    """Instances that went, with their roles, and that nothing replaces yet."""
 
     def free(self) -> list[ObservedInstance]:
         """Instances without an action in this round whose pods are not being deleted."""
@@ -70,12 +74,21 @@ class RoundPlan:
             if instance.role is role and (instance.terminating or isinstance(self.actions.get(instance.id), DeleteInstance))
         ]
 
+    def replaced(self, role: Role, most: int) -> list[str]:
+        """The instances of a role that the next `most` ones replace: the last of those that leave, as the first have
+        successors already, and those that have gone.
+        """
+        names = [instance.id for instance in self.leaving(role)] + sorted(name for name, of in self.gone.items() if of is role)
+        return names[max(0, len(names) - most) :] if most > 0 else []
+
     def elapsed(self, instance: ObservedInstance) -> float:
         """Seconds since the instance's state, or its drain, began."""
         return self.now - timer_of(instance)
 
     def record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:
-        self.actions[instance.id] = RecordState(instance=instance.id, before=instance.state, state=state, reason=reason)
+        self.actions[instance.id] = RecordState(
+            instance=instance.id, before=instance.state, state=state, reason=reason, restarts=instance.restarts
+        )
 
     def delete(self, instance: ObservedInstance, reason: DeletionReason) -> None:
         """Delete a pod of the pool's own; an adopted pod is released instead, whatever the reason."""
@@ -99,21 +112,25 @@ class RoundPlan:
     def flip(self, instance: ObservedInstance, role: Role) -> None:
         self.actions[instance.id] = FlipRole(instance=instance.id, before=instance.role, role=role)
 
-    def create(self, role: Role, hashes: Sequence[str], reason: CreationReason) -> None:
-        """Create an instance of a role from each of these templates, or as many as the pace allows now."""
+    def create(self, role: Role, hashes: Sequence[str], reason: CreationReason, replaced: Sequence[str] = ()) -> None:
+        """Create an instance of a role from each of these templates, or as many as the pace allows now, in the place of
+        the instances `replaced`.
+        """
         last = max((self.last_ordinal, *(instance.ordinal for instance in self.observed)))
         failures = self.failures.get(role, [])
-        for spec_hash in hashes[: max(0, self._creatable())]:
+        for number, spec_hash in enumerate(hashes[: max(0, self._creatable())]):
             ordinal = last + 1 + len(self.creations)
             after = failures.pop() if failures else 0
-            self.creations.append(CreateInstance(role=role, ordinal=ordinal, spec_hash=spec_hash, reason=reason, failures=after))
+            replaces = replaced[number] if number < len(replaced) else ""
+            creation = CreateInstance(role=role, ordinal=ordinal, spec_hash=spec_hash, reason=reason, failures=after, replaces=replaces)
+            self.creations.append(creation)
 
     def failed(self, role: Role, failures: int) -> None:
         """Remember how many failures in a row precede the replacement of a failed instance."""
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:
-        """How many more failed instances can be replaced at the pace."""
+        """How many more failed instances may be replaced at the present pace."""
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
@@ -122,14 +139,15 @@ class RoundPlan:
         return self.limits.creations_per_second - recent - len(self.creations)
 
     def _prefill_speed(self, desired: DesiredRole) -> float:
-        """The best known: a guess costs no more than another order of instances."""
+        """The best known speed: a wrong one only changes the order of the instances."""
         capability = self.observations.capability if self.observations is not None else None
         seen = UNKNOWN if capability is None else capability.prefill_tokens_per_second
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs, in the order in which to drain them: those that a person wants drained, the
-        cordoned ones, those whose template is not the one to keep, then the cheapest first.
+        """The candidates with their costs, in the order in which to drain them: first those that a person wants
+        drained, then cordoned ones, then those whose template is not the one to keep, then the others; within each
+        group the cheapest first.
 
         Empty if the routers' reports are missing.
         """

@@ -3,20 +3,22 @@
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 
+BACK_WHILE_DRAINING = "BackWhileDraining"
+"""The reason of a state: the instance was lost while it drained, and drains again."""
 _ON_THE_WAY = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST})
 
 
 def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool = True) -> tuple[InstanceState, str]:
     """The instance's state, and why.
 
-    `in_every_table` = every live router routes by a table with the state last reported; `warm` = it has its full weight
-    there. The result is always a legal
-    next step from the recorded state, one step at a time, or the recorded state itself when nothing changed.
+    `in_every_table` = every live router routes by a table that contains the state last reported; `warm` = the instance
+    has its full weight there. The result is always a legal next step from the recorded state, one step at a time, or
+    the recorded state itself when nothing changed.
     """
     recorded = instance.state
-    if instance.health is PodHealth.FAILED and recorded is not InstanceState.LOST:
-        return InstanceState.LOST, instance.loss_reason
-    if instance.health is PodHealth.UNREACHABLE and recorded is not InstanceState.LOST:
+    # A pod that was deleted ends, and its last phase says so before it goes: that is no loss.
+    ends = instance.health is PodHealth.FAILED and not instance.terminating
+    if (ends or instance.health is PodHealth.UNREACHABLE) and recorded is not InstanceState.LOST:
         return InstanceState.LOST, instance.loss_reason
     if recorded is InstanceState.DRAINING:
         return recorded, "Draining"
@@ -35,13 +37,13 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool =
 def _of_ready(instance: ObservedInstance, *, serves: bool) -> tuple[InstanceState, str]:
     recorded = instance.state
     if instance.draining_since is not None:
-        return InstanceState.DRAINING, "BackWhileDraining"  # its drain began before it was lost, and goes on
+        return InstanceState.DRAINING, BACK_WHILE_DRAINING  # its drain began before it was lost, and goes on
     if instance.cordoned:
         return InstanceState.CORDONED, "Cordoned" if recorded is not InstanceState.CORDONED else "Unchanged"
     if recorded is InstanceState.CORDONED:
         return InstanceState.SERVING, "Uncordoned"
     if recorded in _ON_THE_WAY:
-        return InstanceState.WARMING, "EngineReady"
+        return InstanceState.WARMING, "EngineReady" if not instance.is_warm else "ReadyAgain"
     if recorded is InstanceState.WARMING and serves:
         return InstanceState.SERVING, "TableAcknowledged"
     return recorded, "Unchanged"

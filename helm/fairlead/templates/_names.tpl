@@ -37,11 +37,11 @@ labels:
   {{- include "fairlead.labels" (list $root (index . 1)) | nindent 2 }}
 {{- end }}
 
-{{- /* An image: list of root and the values `image`. */ -}}
+{{- /* An image: list of root and the values `image`. One with a registry of its own, as it is not Fairlead's, is not in `imageRegistry`. */ -}}
 {{- define "fairlead.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := index . 1 -}}
-{{- with $root.Values.imageRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- with hasKey $image "registry" | ternary $image.registry $root.Values.imageRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{ $image.repository }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
 

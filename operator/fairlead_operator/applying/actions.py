@@ -20,13 +20,15 @@ from fairlead.reconciling.actions import (
     ReleaseReason,
     ScaleWorkload,
 )
+from fairlead.reconciling.states import BACK_WHILE_DRAINING
+from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.ownership import is_owned, release
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.applying.workloads import scale_workload
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import pod
-from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION
+from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION, WARMED_ANNOTATION
 from fairlead_operator.pod_patches import end_of_drain_patch, flip_patch, least_cost, state_annotations
 from fairlead_operator.pod_templates import spec_hash
 from fairlead_operator.pool_identity import PoolIdentity
@@ -40,7 +42,7 @@ _DELETION_EVENTS = {
     DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and none runs there"),
     DeletionReason.DRAIN_TIMED_OUT: ("DrainTimedOut", "was not empty when the drain timeout ended; what still ran there is cut off"),
     DeletionReason.NEVER_SERVED: ("InstanceDeleted", "is not needed any more and never served"),
-    DeletionReason.OUTDATED: ("InstanceReplaced", "never served and has an old template"),
+    DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
@@ -61,15 +63,19 @@ class Applier:
         cluster: Cluster,
         recorder: EventRecorder,
         retries: ActionRetries,
+        others: OthersActs,
         *,
         image: str,
+        pull_secrets: Sequence[str] = (),
         clock: Callable[[], float],
     ) -> None:
         self._identity = identity
         self._cluster = cluster
         self._recorder = recorder
         self._image = image
+        self._pull_secrets = pull_secrets
         self._retries = retries
+        self._others = others
         self._clock = clock
 
     async def apply(self, actions: Sequence[Action], spec: PoolSpec | None, former: PoolSpec | None = None) -> bool:
@@ -122,10 +128,12 @@ class Applier:
             reason=action.reason,
             now=now,
             failures=action.failures,
+            pull_secrets=self._pull_secrets,
         )
         name = body["metadata"]["name"]
         if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
-            self._record_event("InstanceCreated", f"{name} was created{template} ({action.reason})", name)
+            words = f"{action.reason} {action.replaces}" if action.replaces else action.reason
+            self._record_event("InstanceCreated", f"{name} was created{template} ({words})", name)
             return
         found = await self._cluster.get(Resource.PODS, self._identity.namespace, name)
         if found is not None and not is_owned(found["metadata"], self._identity.uid):
@@ -135,13 +143,18 @@ class Applier:
         logger.info("instance was made already", extra={"instance": name})
 
     async def _record(self, action: RecordState) -> None:
-        if not await self._annotate(action.instance, action.state, action.reason):
+        warm = {WARMED_ANNOTATION: str(action.restarts)} if action.state is InstanceState.SERVING else _NOTHING_MORE
+        if not await self._annotate(action.instance, action.state, action.reason, warm):
             return
         logger.info(
             "instance state", extra={"instance": action.instance, "before": action.before, "after": action.state, "reason": action.reason}
         )
         if action.state is InstanceState.LOST:
             self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
+        elif action.state is InstanceState.DRAINING and action.reason != BACK_WHILE_DRAINING and not self._others.is_told(action.instance):
+            words = f"{action.instance} takes no new requests: its pod is being deleted, not by Fairlead ({action.reason})"
+            self._record_event("PodDeleted", words, action.instance)
+            self._others.told(action.instance)
 
     async def _drain(self, action: Drain) -> None:
         more = {DRAIN_REASON_ANNOTATION: action.reason.value}
@@ -174,11 +187,13 @@ class Applier:
 
     async def _delete(self, action: DeleteInstance) -> None:
         if await self._cluster.delete(Resource.PODS, self._identity.namespace, action.instance):
+            self._others.told(action.instance)
             reason, words = _DELETION_EVENTS[action.reason]
             self._record_event(reason, f"{action.instance} {words}", action.instance)
 
     async def _release(self, action: ReleaseInstance) -> None:
         if await release(self._cluster, self._identity, action.instance):
+            self._others.told(action.instance)
             self._record_event("InstanceReleased", f"{action.instance} {_RELEASES[action.reason]}", action.instance)
 
     async def _scale(self, action: ScaleWorkload, spec: PoolSpec | None) -> None:
@@ -194,7 +209,17 @@ class Applier:
 
 
 def _subject(action: Action) -> tuple[Hashable, ...]:
-    """The key under which a refusal is remembered; all creations of a role share one."""
-    if isinstance(action, ScaleWorkload):
-        return "scale", action.role
-    return ("create", action.role) if isinstance(action, CreateInstance) else (type(action).__name__, action.instance)
+    """The key under which a refusal is remembered; all creations of a role from one template share one."""
+    match action:
+        case CreateInstance():
+            return "create", (action.role, action.spec_hash)
+        case ScaleWorkload():
+            return "scale", (action.role, action.replicas)
+        case RecordState():
+            return "record", (action.instance, action.state)
+        case Drain():
+            return "drain", (action.instance, action.reason, action.flip_to)
+        case FlipRole():
+            return "flip", (action.instance, action.role)
+        case _:
+            return type(action).__name__, action.instance

@@ -4,6 +4,8 @@ Each refusal is recorded as one event, and the action is tried again after a gro
 """
 
 import asyncio
+import hashlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 
@@ -26,8 +28,9 @@ class NotOwned(Exception):
 class ActionRetries:
     """One pool's retries. A round begins with `begin_round` and ends with `end_round`; Unix times come from `clock`.
 
-    An action is named by a tuple that begins with its kind and ends with its object. A round waits for one slow refusal
-    only: then its other actions of that kind are left for the next round, and those of other kinds must be done soon.
+    An action is named by a tuple that begins with its kind and ends with its object and what is done to it, so that a
+    corrected one has no pause. A round waits for one slow refusal only: then its other actions of that kind are left
+    for the next round, and those of other kinds must be done soon.
     """
 
     def __init__(self, recorder: EventRecorder, clock: Callable[[], float], longest_pause: float) -> None:
@@ -36,11 +39,17 @@ class ActionRetries:
         self._refusals = ActionBackoff(longest_pause)
         self._wanted: set[Hashable] = set()
         self._slow: dict[Hashable, ActionFailure] = {}
+        self._basis: Hashable = None
         self.problem: ActionFailure | None = None
         """The first refusal of this round."""
 
-    def begin_round(self) -> None:
-        """Begin a round: nothing was tried yet."""
+    def begin_round(self, basis: Hashable) -> None:
+        """Begin a round: nothing was tried yet. With another `basis` than in the last one, such as a corrected spec, no
+        pause goes on.
+        """
+        if basis != self._basis:
+            self._refusals.forget()
+            self._basis = basis
         self._wanted = set()
         self._slow = {}
         self.problem = None
@@ -54,7 +63,7 @@ class ActionRetries:
         return self._refusals.due(self._clock())
 
     def problem_of(self, what: Hashable) -> ActionFailure | None:
-        """Why this action was refused last; None when it was not."""
+        """Why this action was refused last, and when it is tried again; None when it was not refused."""
         return self._refusals.problem(what)
 
     async def attempt(self, identity: PoolIdentity, what: tuple[Hashable, ...], act: Callable[[], Awaitable[object]]) -> bool:
@@ -69,7 +78,7 @@ class ActionRetries:
         waiting = self._refusals.waiting(what, began)
         known = self._slow.get(kind) if waiting is None else waiting.told
         if waiting is not None or known is not None:
-            self.problem = self.problem or known
+            self.problem = self.problem or (waiting.with_next_try(known) if waiting is not None and known is not None else known)
             return False
         try:
             async with asyncio.timeout(SLOW_SECONDS if self._slow else None):
@@ -91,10 +100,15 @@ class ActionRetries:
         if now - began >= SLOW_SECONDS:
             self._slow[what[:-1]] = problem
         refusal = self._refusals.add(what, problem, now, took=now - began, is_passing=is_conflict)
-        self.problem = self.problem or refusal.told
+        self.problem = self.problem or (refusal.with_next_try(refusal.told) if refusal.told is not None else None)
         if refusal.is_news:
             logger.warning("action refused", extra={"pool": identity.name, "reason": problem.reason, "error": problem.message})
             self._recorder.record(identity, now, problem.reason, problem.message)
+
+
+def fingerprint(body: object) -> str:
+    """What a write would make of an object, in short, for the name of an action."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 async def _repeating_conflicts(act: Callable[[], Awaitable[object]]) -> None:

@@ -29,6 +29,7 @@ from fairlead_operator.pod_marks import (
     STATE_ANNOTATION,
     STATE_REASON_ANNOTATION,
     STATE_SINCE_ANNOTATION,
+    WARMED_ANNOTATION,
 )
 from fairlead_operator.pod_templates import ENGINE, SELECTED_HASH
 from fairlead_operator.times import parse_time
@@ -51,7 +52,12 @@ TROUBLES = frozenset(
         "SignatureValidationFailed",
     }
 )
-"""Waiting reasons of a container that do not resolve on their own: all of a kubelet's except its first steps."""
+"""Waiting reasons of a container that do not resolve on their own: all of a kubelet's reasons except those of a normal
+start.
+"""
+
+
+_ENDED = frozenset({"Failed", "Succeeded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +70,15 @@ class Pod:
     node: str | None
     restarts: int
     weight: float
-    """Its part of the keys as a multiple of the others', which have 1."""
+    """Its share of the keys relative to an instance of weight 1."""
     reason: str
     trouble: Trouble | None
     revision: str = ""
-    """The revision that decides whether it and another instance can hand on KV blocks."""
+    """The revision by which it is decided whether this and another instance can hand KV blocks to each other."""
     shown: ShownPorts = NO_PORTS
     engine: PodEngine = UNKNOWN_ENGINE
 
-    def report(self, share: float = 1.0) -> InstanceReport:
+    def report(self, share: float = 1.0, *, stays: bool = True) -> InstanceReport:
         """The instance as it is reported to the control API, with a share (0-1) of its weight."""
         port = self.engine.port
         return InstanceReport(
@@ -88,6 +94,7 @@ class Pod:
             revision=self.revision,
             created_at=self.instance.created_at,
             engine=self.engine.engine,
+            stays=stays,
         )
 
 
@@ -107,14 +114,14 @@ def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: Pool
 
 
 def with_engines(pods: Iterable[Pod], present: PoolSpec | None, formers: Mapping[str, PoolSpec]) -> tuple[Pod, ...]:
-    """The pods with what is their engine's own; see `pod_engine`."""
+    """The pods, with the figures of their own engines; see `pod_engine`."""
     made_from = {**formers, **by_template(present)}
     return tuple(replace(pod, engine=pod_engine(pod.instance.spec_hash, pod.shown, present, made_from)) for pod in pods)
 
 
 def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
-    """An adopted pod: what it is made from is known only as far as a role selects it, and its image decides what can
-    hand on KV blocks.
+    """Reads an adopted pod. Its template is known only as far as a role selects the pod; its image decides with which
+    others it can exchange KV blocks.
     """
     pod, labels = read_pod(document), document["metadata"].get("labels") or {}
     role = selected_role(labels, spec)
@@ -137,7 +144,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     flip_to = annotations.get(FLIP_ANNOTATION)
-    containers = status.get("containerStatuses") or []
+    restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
     instance = ObservedInstance(
         id=metadata["name"],
         role=Role(role) if role in set(Role) else Role.BOTH,
@@ -155,7 +162,9 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         drained_as_surplus=annotations.get(DRAIN_REASON_ANNOTATION) == DrainReason.SCALED_DOWN,
         ordinal=_count(annotations, ORDINAL_ANNOTATION),
         failures=_count(annotations, FAILURES_ANNOTATION),
-        health_reason=health_reason(status),
+        restarts=restarts,
+        warmed_restarts=_count(annotations, WARMED_ANNOTATION) if WARMED_ANNOTATION in annotations else None,
+        health_reason=health_reason(status, is_deleted=bool(metadata.get("deletionTimestamp"))),
     )
     return Pod(
         instance=instance,
@@ -163,7 +172,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         ip=status.get("podIP") or None,
         node=(document.get("spec") or {}).get("nodeName"),
         weight=weight_of(annotations.get(WEIGHT_ANNOTATION)),
-        restarts=sum(int(container.get("restartCount") or 0) for container in containers),
+        restarts=restarts,
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
         trouble=trouble_of(metadata["name"], status),
         revision=annotations.get(REVISION_ANNOTATION, ""),
@@ -174,7 +183,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
 def pod_health(status: Mapping[str, Any]) -> PodHealth:
     """A pod's status in one word."""
     phase = status.get("phase")
-    if phase in {"Failed", "Succeeded"}:
+    if phase in _ENDED:
         return PodHealth.FAILED
     ready = _condition(status, "Ready")
     if phase == "Unknown" or ready.get("status") == "Unknown" or _is_marked_by_node_lifecycle(status):
@@ -184,26 +193,28 @@ def pod_health(status: Mapping[str, Any]) -> PodHealth:
     return PodHealth.READY if ready.get("status") == "True" else PodHealth.RUNNING
 
 
-def health_reason(status: Mapping[str, Any]) -> str:
-    """Kubernetes' word for why a pod failed or is disturbed, such as `Evicted`; empty if it gives none."""
+def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str:
+    """Kubernetes' word for why a pod ended or is disturbed, such as `Evicted`; empty if it gives none. How the
+    containers of a deleted pod end does not count.
+    """
     if status.get("reason"):
         return str(status["reason"])
     disruption = _condition(status, "DisruptionTarget")
     if disruption.get("status") == "True" and disruption.get("reason"):
         return str(disruption["reason"])
-    if status.get("phase") == "Failed":
+    if status.get("phase") in _ENDED and not is_deleted:
         for container in _containers(status):
             ended = (container.get("state") or {}).get("terminated") or {}
-            if ended.get("exitCode") and ended.get("reason"):
+            if ended.get("reason") and (ended.get("exitCode") or status["phase"] == "Succeeded"):
                 return str(ended["reason"])
     return ""
 
 
 def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
-    """Whether the node lifecycle controller called the pod not ready, because its node does not report.
+    """Whether the node lifecycle controller marked the pod not ready, because its node does not report.
 
-    It sets Ready to False and nothing else (its MarkPodsNotReady); a kubelet that finds a container not ready sets
-    ContainersReady to False as well. A readiness gate that is not met gives a reason.
+    It only sets Ready to False (MarkPodsNotReady); a kubelet that finds a container not ready also sets ContainersReady
+    to False, and an unmet readiness gate gives a reason.
     """
     ready = _condition(status, "Ready")
     return (
@@ -234,6 +245,6 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _count(annotations: Mapping[str, str], name: str) -> int:
-    """A number written as an annotation; 0 when it is missing or spoilt."""
+    """A number in an annotation; 0 if it is missing or invalid."""
     text = annotations.get(name, "")
     return int(text) if text.isdecimal() else 0

@@ -10,7 +10,7 @@ from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.observed import DesiredRole
 from fairlead_operator.applying.ownership import delete_others, restore
-from fairlead_operator.applying.retrying import ActionRetries
+from fairlead_operator.applying.retrying import ActionRetries, fingerprint
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.manifests import disruption_budget, pool_role, service
 from fairlead_operator.pool_identity import PoolIdentity
@@ -71,10 +71,12 @@ class Children:
         for resource, bodies in wanted.items():
             for body in bodies:
                 act = partial(restore, self._cluster, identity, resource, body, is_new=is_new)
-                right = await self._retries.attempt(identity, ("child", resource, body["metadata"]["name"]), act) and right
+                right = (
+                    await self._retries.attempt(identity, ("child", resource, (body["metadata"]["name"], fingerprint(body))), act) and right
+                )
         for resource in () if is_new else (Resource.BUDGETS, Resource.ROLES):
             cleared = partial(delete_others, self._cluster, identity, resource, wanted[resource])
-            right = await self._retries.attempt(identity, ("others", resource), cleared) and right
+            right = await self._retries.attempt(identity, ("others", (resource, fingerprint(wanted[resource]))), cleared) and right
         self._found_right = (basis, changes, now) if right else None
 
 

@@ -4,7 +4,7 @@ All state that matters is in the cluster, not in memory.
 """
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,13 +16,17 @@ from fairlead.conditions.pool_conditions import pool_conditions
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.pools import DrainSpec, PoolSpec
 from fairlead.reconciling.next_actions import next_actions
+from fairlead.reconciling.rollout_progress import halts
+from fairlead.reconciling.rollouts import leaving_next
 from fairlead.reconciling.warming import weights
 from fairlead.tables import PoolKey
+from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.ownership import adopt, adopt_selected, orphaned_pods
 from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import ClusterError, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.observing.adopted_pods import claims
+from fairlead_operator.observing.lost_marks import made_by
 from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.dependencies import Dependencies
@@ -30,7 +34,14 @@ from fairlead_operator.reconciling.finalizing import FINALIZER, Finalization, dr
 from fairlead_operator.reconciling.lost_status import goes_on_from, ordinals_given
 from fairlead_operator.reconciling.pool_reader import PoolReader, PoolReading
 from fairlead_operator.reconciling.pool_round import PoolRound
-from fairlead_operator.reconciling.pool_state import is_busy, last_ordinal, pool_state, present_outlook, seconds_to_replacement
+from fairlead_operator.reconciling.pool_state import (
+    given_ordinal,
+    is_busy,
+    last_ordinal,
+    pool_state,
+    present_outlook,
+    seconds_to_replacement,
+)
 from fairlead_operator.reconciling.pool_writer import PoolWriter, Written
 from fairlead_operator.reconciling.revisions import Revisions, former_hashes
 from fairlead_operator.reconciling.roles import desired_pool, desired_roles, scale_steps
@@ -89,6 +100,13 @@ def _words(condition: Condition) -> str:
     return condition.message if condition.type is ConditionType.READY else ""
 
 
+def _asked_for(pool: dict[str, Any]) -> Hashable:
+    """What people ask of a pool: a change of it ends every pause."""
+    metadata = pool["metadata"]
+    marks = [tuple(sorted((metadata.get(name) or {}).items())) for name in ("labels", "annotations")]
+    return metadata["uid"], metadata.get("generation"), *marks
+
+
 Step = TypeVar("Step")
 
 
@@ -109,10 +127,12 @@ class PoolReconciler:
         self._revisions = Revisions(dependencies.cluster, self._retries)
         serves_gateways = dependencies.settings.picker.service is not None
         self._reader = PoolReader(key, dependencies.cluster, self._revisions, serves_gateways=serves_gateways)
-        self._writer = PoolWriter(dependencies, self._recorder, self._retries, self._revisions)
+        self._others = OthersActs(dependencies.cluster, self._recorder, self._retries, dependencies.clock)
+        self._writer = PoolWriter(dependencies, self._recorder, self._retries, self._revisions, self._others)
         self._specs = AcceptedSpecs(dependencies.policies)
         self._settled: SettledPool | None = None
         self._changes = 0
+        self._told_leaving: frozenset[str] = frozenset()
 
     def changed(self) -> None:
         """Read the pool's objects next time, even if it was settled a moment ago."""
@@ -158,11 +178,20 @@ class PoolReconciler:
         identity = self._identity(pool)
         in_force = read_spec_in_force(pool, self._specs)
         pods = await self._reader.pods(identity, in_force.spec)
-        self._retries.begin_round()
-        if await self._adopt(identity, pods, in_force.spec):
+        self._retries.begin_round(_asked_for(pool))
+        given = given_ordinal(pool)
+        if await self._adopt(identity, pods, in_force.spec, given) or await self._others.restore_marks(
+            identity, pods, in_force.spec, given
+        ):
             return pace.least
         reading = await self._reader.read(identity, pool, pods, in_force)
+        reading = replace(reading, pods=self._dependencies.nodes.marked(self._key, reading.pods))
+        self._tell_leaving(reading)
         decided = await self._decide(reading)
+        ended = decided.answer.trusted.ended if decided.answer.trusted is not None else ()
+        if ended and await self._others.account_for(identity, ended, in_force.spec, given):
+            return pace.least  # an instance had only lost its marks, and must not be replaced
+        decided = self._planned(decided)
         self._dependencies.sleeping.note(self._key, asleep=decided.scaling.facts is not None and decided.scaling.facts.sleeps)
         self._dependencies.gateways.note(self._key, wants=in_force.spec is not None and in_force.spec.gateway is not None)
         written = await self._writer.write(decided)
@@ -171,6 +200,15 @@ class PoolReconciler:
         due, settled = self._pause(decided, written)
         self._settled = settled if changes == self._changes else None
         return due
+
+    def _tell_leaving(self, reading: PoolReading) -> None:
+        """Record once of each instance that its node is going to be taken away."""
+        nodes, now = self._dependencies.nodes, self._dependencies.clock()
+        leaving = {pod.instance.id: pod.node for pod in reading.pods if nodes.why(pod.node)}
+        for instance in sorted(leaving.keys() - self._told_leaving):
+            words = f"node {leaving[instance]} is going to be taken away ({nodes.why(leaving[instance])}), so {instance} is drained and replaced"
+            self._recorder.record(reading.identity, now, "NodeLeaves", words, instance=instance)
+        self._told_leaving = frozenset(leaving)
 
     async def finalize(self) -> float | None:
         """One step towards the end of a deleted pool; seconds until the next, None when it may go.
@@ -181,6 +219,7 @@ class PoolReconciler:
 
     async def _finalize(self) -> float | None:
         pool = await self._reader.pool()
+        self._dependencies.nodes.forget(self._key)
         self._dependencies.sleeping.note(self._key, asleep=False)
         self._dependencies.gateways.note(self._key, wants=False)
         if pool is None:
@@ -188,7 +227,7 @@ class PoolReconciler:
         identity, in_force = self._identity(pool), read_spec_in_force(pool, self._specs)
         pods, _ = await self._reader.instances(identity, await self._reader.pods(identity), in_force)
         draining = drains(pool, pods)
-        self._retries.begin_round()
+        self._retries.begin_round(_asked_for(pool))
         if draining and await self._writer.apply(identity, draining, None):
             return self._dependencies.settings.pace.least
         answer = await self._state_exchange.exchange(pool_state(pool, pods, in_force))  # routers must hear of the drain first
@@ -227,7 +266,7 @@ class PoolReconciler:
     def _identity(self, pool: dict[str, Any]) -> PoolIdentity:
         return PoolIdentity(namespace=self._key.namespace, name=self._key.name, uid=pool["metadata"]["uid"])
 
-    async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]], spec: PoolSpec | None) -> bool:
+    async def _adopt(self, identity: PoolIdentity, documents: list[dict[str, Any]], spec: PoolSpec | None, given: int) -> bool:
         """Adopt instances that an earlier pool of this name left running, and pods that a role selects.
 
         Returns whether there were any; then everything must be read again before planning.
@@ -239,14 +278,14 @@ class PoolReconciler:
                 words = f"{claim.name} is selected as an instance of role {claim.role}"
                 self._recorder.record(identity, self._dependencies.clock(), "InstanceAdopted", words, instance=claim.name)
                 adopted = True
+        is_own = partial(made_by, identity, last=given)
         for document in orphaned_pods(documents, identity):
             name = document["metadata"]["name"]
             if await self._retries.attempt(
                 identity, ("adopt", name), partial(adopt, self._dependencies.cluster, identity, Resource.PODS, document)
             ):
-                self._recorder.record(
-                    identity, self._dependencies.clock(), "InstanceAdopted", f"{name} was left by an earlier pool", instance=name
-                )
+                words = f"{name} {'had lost its ownerReference, which is put back' if is_own(name) else 'was left by an earlier pool'}"
+                self._recorder.record(identity, self._dependencies.clock(), "InstanceAdopted", words, instance=name)
                 adopted = True
         return adopted
 
@@ -255,10 +294,21 @@ class PoolReconciler:
         now, spec, instances, old = self._dependencies.clock(), reading.in_force.spec, reading.instances, reading.status
         schedules = scheduled(spec, now)
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
-        warming = weights(desired_pool(ratio, desired_roles(spec, reading.declared)), instances, now)
+        roles = desired_roles(spec, reading.declared)
+        warming = weights(desired_pool(ratio, roles), instances, now)
+        halted = spec is not None and halts(reading.rollout, spec.rollout)
+        leaving = leaving_next(roles, instances, halted=halted)
         expected = present_outlook(spec, reading.pool, reading.declared, reading.pods, now)
         state = pool_state(
-            reading.pool, reading.pods, reading.in_force, warming, told, known_decisions(old, now), expected, reading.objectives.classes
+            reading.pool,
+            reading.pods,
+            reading.in_force,
+            warming,
+            told,
+            known_decisions(old, now),
+            expected,
+            reading.objectives.classes,
+            leaving,
         )
         answer = await self._state_exchange.exchange(state)
         standing = goes_on_from(spec, reading.in_force.previous, reading.standing)
@@ -282,9 +332,17 @@ class PoolReconciler:
             steps=scale_steps(old, scaling.wanted, reading.standing),
             rollout=rollout,
             former=former,
-            actions=next_actions(goal, instances, answer.trusted, now, self._dependencies.settings.limits, highest),
+            goal=goal,
             highest_ordinal=highest,
         )
+
+    def _planned(self, decided: PoolRound) -> PoolRound:
+        """The round with its actions."""
+        instances, trusted, limits = decided.reading.instances, decided.answer.trusted, self._dependencies.settings.limits
+        gone = self._others.unreplaced()
+        actions = next_actions(decided.goal, instances, trusted, decided.now, limits, decided.highest_ordinal, gone)
+        self._others.planned(actions, is_planned=decided.goal is not None)
+        return replace(decided, actions=actions)
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
         """Seconds until the next reconciliation, and its input if the pool is settled."""

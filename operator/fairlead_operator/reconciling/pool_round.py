@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.pool_states import PoolState
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action
-from fairlead.reconciling.observed import DesiredRole
+from fairlead.reconciling.observed import DesiredPool, DesiredRole
 from fairlead_operator.observing.field_managers import spec_manager
 from fairlead_operator.reconciling.pool_reader import PoolReading
 from fairlead_operator.reconciling.roles import ScaleStep
@@ -23,7 +23,8 @@ class PoolRound:
     """Everything decided in one round, at `now` (Unix seconds); nothing of it is done yet.
 
     `state` was sent to the control API and `answer` is its answer. `steps` are the changes of numbers wanted since the
-    last round; `former` is the spec that a halted rollout keeps instances of; `highest_ordinal` was given before.
+    last round; `former` is the spec that a halted rollout keeps instances of; `goal` is what the
+    actions lead to, which are planned last; `highest_ordinal` was given before.
     """
 
     now: float
@@ -36,8 +37,9 @@ class PoolRound:
     steps: tuple[ScaleStep, ...]
     rollout: RolloutRound
     former: PoolSpec | None
-    actions: tuple[Action, ...]
+    goal: DesiredPool | None
     highest_ordinal: int
+    actions: tuple[Action, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import outlook
 from fairlead.tables import InstanceEntry, Outlook, PriorityClass
-from fairlead_operator.observing.field_managers import who_changed
+from fairlead_operator.observing.field_managers import owner_of, spec_manager, who_changed
 from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pod_templates import PORT_NAME
 from fairlead_operator.reconciling.roles import WantedReplicas
@@ -34,12 +34,14 @@ def pool_state(
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = (),
     expected: tuple[Outlook, float | None] = (Outlook.UNKNOWN, None),
     objectives: tuple[PriorityClass, ...] = (),
+    leaving: frozenset[str] = frozenset(),
 ) -> PoolState:
     """The state that is sent to the control API.
 
     The spec is that of the object, even when it is refused; `schedules` follow the spec in force.
     Conditions and the numbers wanted are those of the status, since this round's follow from the answer.
-    `warming` has the share (0-1) of its weight for each instance that does not have all of it yet.
+    `warming` has the share (0-1) of its weight for each instance that does not have all of it yet; those `leaving` are
+    drained soon.
     """
     metadata, status = pool["metadata"], pool.get("status") or {}
     return PoolState(
@@ -50,11 +52,13 @@ def pool_state(
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         changed_by=who_changed(pool),
+        owners={name: owner for name in pool.get("spec") or {} if (owner := owner_of(metadata, name)) is not None},
+        last_writer=spec_manager(metadata),
         problem=in_force.problem.message if in_force.problem is not None else None,
         schedules=schedules,
         desired=_desired(status) or (_none_of(pool.get("spec") or {}) if in_force.spec is None else {}),
         conditions=tuple(status.get("conditions") or ()),
-        instances=tuple(pod.report(warming.get(pod.instance.id, 1.0)) for pod in pods),
+        instances=tuple(pod.report(warming.get(pod.instance.id, 1.0), stays=pod.instance.id not in leaving) for pod in pods),
         scaling_decisions=scaling_decisions,
         outlook=expected[0],
         opens_at=expected[1],
@@ -101,7 +105,12 @@ def last_ordinal(pool: dict[str, Any], pods: tuple[Pod, ...]) -> int:
     The pods show those of existing instances, the status those of deleted ones. The pods are read after the pool, so
     that the status never counts a pod that another operator made and this one did not see.
     """
-    return max((int((pool.get("status") or {}).get("lastOrdinal") or 0), *(pod.instance.ordinal for pod in pods)))
+    return max((given_ordinal(pool), *(pod.instance.ordinal for pod in pods)))
+
+
+def given_ordinal(pool: Mapping[str, Any]) -> int:
+    """The highest ordinal ever given, by the status."""
+    return int((pool.get("status") or {}).get("lastOrdinal") or 0)
 
 
 def service_target(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> int | str:

@@ -14,7 +14,8 @@ from fairlead.reconciling.actions import Action, CreateInstance, Drain
 from fairlead.reconciling.observed import PodHealth
 from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_operator.applying.actions import Applier
-from fairlead_operator.applying.retrying import ActionRetries
+from fairlead_operator.applying.others_acts import OthersActs
+from fairlead_operator.applying.retrying import ActionRetries, fingerprint
 from fairlead_operator.cluster import Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.gateways.keeping import GatewayObjects
@@ -48,11 +49,14 @@ class Written:
 class PoolWriter:
     """Writes for one pool. What it remembers only saves calls."""
 
-    def __init__(self, dependencies: Dependencies, recorder: EventRecorder, retries: ActionRetries, revisions: Revisions) -> None:
+    def __init__(
+        self, dependencies: Dependencies, recorder: EventRecorder, retries: ActionRetries, revisions: Revisions, others: OthersActs
+    ) -> None:
         self._dependencies = dependencies
         self._recorder = recorder
         self._retries = retries
         self._revisions = revisions
+        self._others = others
         self._children = Children(dependencies.cluster, retries, dependencies.settings.pace.children)
         self._gateway_objects = GatewayObjects(dependencies.cluster, retries, dependencies.settings.picker)
         self._assumed: set[str] = set()
@@ -70,8 +74,9 @@ class PoolWriter:
         """
         reading, now = round_.reading, round_.now
         identity, in_force = reading.identity, reading.in_force
-        for event in round_events(round_):
-            self._recorder.record(identity, now, event.reason, event.message, before=event.before, after=event.after)
+        for number, event in enumerate(round_events(round_)):
+            at = now + number * 1e-6  # in the pool's history they stand in the order of their times
+            self._recorder.record(identity, at, event.reason, event.message, before=event.before, after=event.after)
         self._tell_assumptions(identity, reading.pods, now)
         await self._revisions.keep(identity, in_force, frozenset({reading.current_revision, *reading.revisions}))
         if round_.rollout.now is not None:
@@ -105,7 +110,16 @@ class PoolWriter:
     ) -> bool:
         """Apply actions to pods; see `Applier.apply`."""
         settings, clock = self._dependencies.settings, self._dependencies.clock
-        applier = Applier(identity, self._dependencies.cluster, self._recorder, self._retries, image=settings.engine_image, clock=clock)
+        applier = Applier(
+            identity,
+            self._dependencies.cluster,
+            self._recorder,
+            self._retries,
+            self._others,
+            image=settings.engine_image,
+            pull_secrets=settings.engine_pull_secrets,
+            clock=clock,
+        )
         return await applier.apply(actions, spec, former)
 
     def _tell_assumptions(self, identity: PoolIdentity, pods: tuple[Pod, ...], now: float) -> None:
@@ -194,7 +208,7 @@ class PoolWriter:
             patch, name = merge_patch(document.get("status") or {}, status), document["metadata"]["name"]
             if patch:
                 write = partial(self._patch_status, Resource.ROLES, reading.identity.namespace, name, patch)
-                await self._retries.attempt(reading.identity, ("role status", name), write)
+                await self._retries.attempt(reading.identity, ("role status", (name, fingerprint(patch))), write)
 
     async def _write_own_status(self, identity: PoolIdentity, patch: dict[str, Any]) -> bool:
         """Write to the pool's status; returns whether it was accepted. An event reports a refusal, as the status

@@ -82,13 +82,15 @@ def _status(spec: PoolSpec, found: InForce, instant: datetime) -> tuple[dict[str
 
 
 def window_events(status: Mapping[str, Any], after: Scheduled | None, now: float) -> tuple[WindowEvent, ...]:
-    """The windows that opened and closed since the status was written, in the order of closing and opening."""
+    """The windows that opened and closed since the status was written, in the order of closing and opening. One that
+    ends as the next of its schedule begins makes no event.
+    """
     if after is None:
         return ()
     before = _open(status.get("schedules") or ())
     present = _open(after.status)
     closed = [_closed(name, line, name in {item["name"] for item in after.status}, now) for name, line in before.items()]
-    same = {name for name, line in present.items() if before.get(name, {}).get("opened") == line["opened"]}
+    same = {name for name, line in present.items() if name in before and _goes_on(before[name], line)}
     opened = [
         WindowEvent(
             reason="WindowOpened",
@@ -104,6 +106,12 @@ def window_events(status: Mapping[str, Any], after: Scheduled | None, now: float
 
 def _open(lines: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     return {line["name"]: line for line in lines if line.get("opened")}
+
+
+def _goes_on(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a schedule's window is the same as before, or began before that one ended."""
+    ended, began = parse_time(before.get("closes")), parse_time(after["opened"])
+    return before["opened"] == after["opened"] or (ended is not None and began is not None and began <= ended)
 
 
 def _closed(name: str, line: Mapping[str, Any], exists: bool, now: float) -> WindowEvent:

@@ -49,6 +49,11 @@ class StreamSnapshot:
     pools: set[PoolKey] = field(default_factory=set)
     bindings: list[Binding] = field(default_factory=list)
 
+    @property
+    def sessions(self) -> set[tuple[PoolKey, str]]:
+        """The sessions that it has a binding of."""
+        return {(binding.pool, binding.session) for binding in self.bindings}
+
 
 class TableFollower:
     """Follows the stream and keeps pools, keys and the disk cache up to date.
@@ -76,13 +81,15 @@ class TableFollower:
         self._on_synced = on_synced
         self._now = now
         self._snapshot: StreamSnapshot | None = None
+        self._later: StreamSnapshot | None = None
+        """The bindings of a snapshot on a connection that has had one: the API missed changes, or lost its database."""
         self._random = random.Random()  # only for jitter between reconnects
 
     async def follow_forever(self) -> None:
         """Connect, follow, and connect again after a pause that grows to 5 s while nothing is heard."""
         pause = SHORTEST_PAUSE_SECONDS
         while True:
-            self._snapshot = StreamSnapshot()
+            self._snapshot, self._later = StreamSnapshot(), None
             heard = False
             try:
                 async with aclosing(self._api.stream(self._router)) as lines:
@@ -113,6 +120,8 @@ class TableFollower:
             case BindingsLine():
                 self._take_bindings(line.bindings)
             case GatewayKeysLine():
+                if line.begins and self._snapshot is None:
+                    self._later = StreamSnapshot()
                 self._keys.replace(line.keys, self._now())
                 self._cache.keep_gateway_keys(line.keys)
             case OthersLine():
@@ -122,6 +131,9 @@ class TableFollower:
             case SyncedLine():
                 if self._snapshot is not None:
                     self._complete(self._snapshot)
+                elif self._later is not None:
+                    self._tell_missing(self._later)
+                    self._later = None
             case HeartbeatLine():
                 pass  # the line only shows that the connection is alive
 
@@ -133,6 +145,8 @@ class TableFollower:
 
     def _take_bindings(self, bindings: tuple[Binding, ...]) -> None:
         self._pools.apply_bindings(bindings)
+        if self._later is not None:
+            self._later.bindings.extend(bindings)
         if self._snapshot is None:
             self._cache.keep_bindings(bindings)
         else:
@@ -146,8 +160,15 @@ class TableFollower:
                 self._pools.delete(pool.key)
         self._keep_tables()
         self._cache.replace_bindings(snapshot.bindings)
+        self._tell_missing(snapshot)
         self._on_synced()
         logger.info("in step with the control API", extra={"pools": len(self._pools), "bindings": len(snapshot.bindings)})
+
+    def _tell_missing(self, snapshot: StreamSnapshot) -> None:
+        """Report the sessions that the API knew and its snapshot lacks: its database may have lost them."""
+        missing = self._pools.report_missing(snapshot.sessions)
+        if missing:
+            logger.warning("the control API lacks sessions that it had confirmed; they are reported again", extra={"sessions": missing})
 
     def _keep_tables(self) -> None:
         self._cache.keep_tables(pool.table for pool in self._pools.all())

@@ -1,4 +1,4 @@
-"""What one engine is made of: how it schedules, how much it holds, what its steps cost."""
+"""The settings of one engine: its scheduling, its memory sizes, and the costs of its steps."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ Mode = Literal["prefill_priority", "chunked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """One engine. Token counts unless the name says otherwise."""
+    """One engine. Integers are token counts unless the name says otherwise."""
 
     mode: Mode
     block_tokens: int

@@ -38,7 +38,7 @@ class DramTier:
         return leading_run(blocks, limit, self._cache)
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """A prompt was computed: its blocks are the freshest now, the first one freshest of all."""
+        """A prompt was computed: its blocks are now the most recently used, the first one last."""
         cache = self._cache
         fitting = blocks[: self.capacity]
         if self._watcher is not None:
@@ -55,8 +55,8 @@ class DramTier:
 
 
 class RankedDramTier:
-    """A prefix cache in host memory that gives up blocks by another rule. The middle of a prompt may go before its end,
-    so what is present is no longer closed under prefixes; only the leading blocks are of use.
+    """A prefix cache in host memory with another eviction rule. The middle of a prompt may be evicted before its end,
+    so what is present need not be a whole prefix; only the leading blocks are useful.
     """
 
     __slots__ = ("_cache",)
@@ -83,7 +83,7 @@ def _dram_tier(capacity: int, eviction: Eviction, watcher: PrefixCacheWatcher | 
     if eviction == "lru":
         return DramTier(capacity, watcher)
     if watcher is not None:
-        raise ValueError(f"a tier evicted by {eviction} cannot be watched: events tell whole prefixes")
+        raise ValueError(f"a tier evicted by {eviction} cannot be watched: events describe whole prefixes")
     return RankedDramTier(capacity, eviction)
 
 
@@ -116,7 +116,7 @@ class TraceMemory(KvMemory):
         self.dram = None if dram_tokens is None else _dram_tier(dram_tokens // PREFIX_BLOCK_TOKENS, eviction, watcher)
 
     def hit_tokens(self, request: TracedRequest) -> int:
-        """Leading tokens of its context found; never all of them."""
+        """Leading tokens of the context that are cached; never all of them."""
         usable = min(len(request.blocks), (request.context_tokens - 1) // PREFIX_BLOCK_TOKENS)
         return self._held(request.blocks, usable) * PREFIX_BLOCK_TOKENS
 
@@ -135,7 +135,7 @@ class TraceMemory(KvMemory):
         return hit_tokens - self.match(request.blocks, hit_tokens // PREFIX_BLOCK_TOKENS) * PREFIX_BLOCK_TOKENS
 
     def take_in(self, request: TracedRequest, hit_tokens: int, reserve: int) -> bool:
-        """Give it blocks for its context, if they fit beside the reserve."""
+        """Give a request blocks for its context, if they fit in addition to the reserve."""
         pinned = hit_tokens // PREFIX_BLOCK_TOKENS if self.caching else 0
         total = self._blocks_for(request.context_tokens)
         if not self.fits(request.blocks, pinned, total, reserve):
@@ -147,7 +147,7 @@ class TraceMemory(KvMemory):
         return True
 
     def computed(self, request: TracedRequest) -> None:
-        """The prompt's blocks can be hit from now on."""
+        """From now on, other requests can hit the prompt's blocks."""
         if self.dram is None:
             request.held = self.publish(request.blocks, request.held, len(request.blocks))
             if self.host is not None:
@@ -165,7 +165,7 @@ class TraceMemory(KvMemory):
         return self._held(blocks, len(blocks))
 
     def fetched(self, blocks: Sequence[int]) -> None:
-        """Leading prefix blocks have come from another instance and are cached here now."""
+        """Leading prefix blocks have arrived from another instance and are now cached here."""
         if self.dram is None:
             self.adopt(blocks)
         else:

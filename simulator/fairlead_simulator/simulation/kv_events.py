@@ -37,7 +37,7 @@ class KvEventQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlocks:
-    """A `BlockStored`. Its tokens are made when they are asked for: kept for replays, they would fill the memory."""
+    """A `BlockStored` event. Its tokens are made on demand: kept for replays, they would fill the memory."""
 
     kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
 
@@ -84,7 +84,7 @@ class PromptKeys:
         self._known: dict[int, int] = {}
 
     def of(self, blocks: Sequence[int], prompt_tokens: int) -> tuple[int, ...]:
-        """The keys of the blocks that can be reused: all but one that ends the prompt."""
+        """The keys of the reusable blocks: all blocks except one that ends the prompt."""
         usable = blocks[: (prompt_tokens - 1) // PREFIX_BLOCK_TOKENS]
         known = self._known
         if usable and usable[-1] not in known:

@@ -128,8 +128,8 @@ async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_appli
     await api.app.state.sizing.look(api.clock())
     report = await api.viewer.advice(CHAT)
     found = report.items[0]
-    assert "by an estimate from rates alone it needs" in found.sentence
-    assert "which no simulation confirms: this control API simulates nothing" in found.sentence
+    assert "an estimate from rates alone says that it needs" in found.sentence
+    assert "no simulation confirms this: this control API simulates nothing" in found.sentence
     assert (found.cause, found.level, found.unit) == (Cause.SATURATED, Level.BAD, HarmUnit.REQUESTS)
     assert found.evidence.kind is EvidenceKind.HEATMAP
     assert found.plan == PlanRequest(kind=PlanKind.SCALE, replicas=found.plan.replicas if found.plan else 0)

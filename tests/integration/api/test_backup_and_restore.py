@@ -5,17 +5,24 @@ there, and routers that know more go on truthfully.
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from fairlead.instances import InstanceState
 from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.bindings import BindingReason
+from fairlead_api.infra.database import UPKEEP, Database
+from fairlead_api.infra.lost_commits import LostCommits
+from fairlead_api.infra.pulse import Pulse
 from fairlead_client.lines import TableLine
+from fairlead_client.resources.audit import AuditAction, AuditEntry
 from fairlead_client.resources.gateway_keys import GatewayKeyRequest
 from fairlead_sandbox.postgres import find_binaries
-from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.running.seams import Followed, following
 
@@ -90,6 +97,58 @@ async def test_routers_that_know_more_than_the_backup_get_a_table_above_theirs(
             told = await again.pool_operator.put_pool_state(CHAT, a_state(A, leaving, C, version=6))
             assert (told.table_version, told.table_acknowledged) == (6, True)
             assert all(one.acknowledged for one in told.instances)
+            (entry,) = await losses(again)
+            assert "routers had table 5 of default/chat, and the database has 1" in (entry.reason or "")
+            assert "check what was revoked since 20" in (entry.reason or "")
+
+
+async def losses(api: ApiInstance) -> list[AuditEntry]:
+    """The entries that tell of a database that went back."""
+    return [one for one in (await api.viewer.audit()).items if one.action == AuditAction.DATABASE_WENT_BACK]
+
+
+async def test_a_process_that_lives_through_a_failover_tells_once_that_commits_are_missing(api: ApiInstance, database_url: str) -> None:
+    """Two processes notice that a revocation is gone; the metric, the audit log and the pools' conditions say so."""
+    await api.pool_operator.put_pool_state(CHAT, a_state(A))
+    await api.operator.create_gateway_key(GatewayKeyRequest(name="kept"))
+    watches = [LostCommits(Database(database_url, UPKEEP, Pulse(database_url))) for _ in range(2)]
+    now = datetime.now(UTC)
+    for one in watches:
+        await one.look(now)
+        assert (one.noticed_at, one.words) == (0.0, "")
+    kept = (await api.viewer.audit_verification()).head
+    assert kept is not None
+    key = await api.operator.create_gateway_key(GatewayKeyRequest(name="lost"))
+    await api.operator.revoke_gateway_key(key.id)
+    for one in watches:
+        await one.look(now)
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:  # as the server that takes over was behind
+        for table in ("audit_log", "audit_heads"):
+            connection.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        connection.execute("DELETE FROM audit_log WHERE id > %s", (kept.id,))
+        connection.execute("UPDATE audit_heads SET last_id = %s, chain = %s, at = %s", (kept.id, kept.chain, kept.at))
+    for one in watches:
+        await one.look(now)
+        assert one.noticed_at > 0
+        assert f"the audit log had {kept.id + 2} entries and has {kept.id}" in one.words
+        assert f"check what was revoked since {kept.at:%Y-%m-%dT%H:%M:%SZ}: tokens, gateway keys" in one.words
+    assert len(await losses(api)) == 1
+    assert (await api.viewer.audit_verification()).intact
+    for one in watches:
+        await one.look(now + timedelta(seconds=5))
+    assert len(await losses(api)) == 1
+
+
+@pytest.mark.parametrize("spec", [SPEC | {"replicas": 7}, {**SPEC, "replicas": 7, "slo": {"ttft": "9s"}}], ids=["scale", "scale and patch"])
+async def test_a_change_told_late_is_attributed_by_what_the_record_lacks(api: ApiInstance, spec: dict[str, Any]) -> None:
+    """The operator's status knows the change already, so by itself it would name whoever wrote last."""
+    owners = {"replicas": "kubectl", "slo": "kubectl-edit", "engine": "kubectl-patch"}
+    await api.pool_operator.put_pool_state(CHAT, a_state(A, changed_by="helm", owners=owners, last_writer="kubectl-patch"))
+    await api.pool_operator.put_pool_state(
+        CHAT, a_state(A, version=2, generation=2, spec=spec, changed_by="kubectl-patch", owners=owners, last_writer="kubectl-patch")
+    )
+    entry = next(one for one in (await api.viewer.audit()).items if one.action == AuditAction.POOL_SPEC_CHANGED)
+    assert entry.actor == ("kubectl" if "slo" not in spec or spec["slo"] == SPEC.get("slo") else "kubectl, kubectl-edit")
 
 
 async def test_the_same_table_goes_out_again_when_only_its_version_was_lost(
@@ -118,6 +177,10 @@ async def test_bindings_that_the_backup_lacks_are_kept_and_others_are_settled_by
             assert [(lost.session, lost.instance, lost.version) for lost in receipt.conflicts] == [("old", "a", 1)]
             session = await again.viewer.session(CHAT, "new")
             assert (session.session.instance, session.session.version) == ("b", 4)
+            stays = a_binding("stays", "a", previous="a", based_on=6)
+            await again.router.post_report(a_report("r3", bindings=(stays,)))
+            session = await again.viewer.session(CHAT, "stays")
+            assert (session.session.instance, session.session.version) == ("a", 7)
 
 
 @pytest.mark.parametrize("tool", ["pg_dump", "pg_restore"])

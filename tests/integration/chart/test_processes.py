@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 
 from fairlead_api import migrating
 from fairlead_api.settings import DatabaseSettings, parse_bootstrap_tokens
@@ -278,3 +279,29 @@ def test_the_migrations_command_is_one_that_the_api_has(external: Release) -> No
     assert (python, flag, module) == ("python", "-m", migrating.__name__)
     assert isinstance(migrating.main, click.Command)
     assert migrating.main.make_context(module, options).params == {"wait_for_database": 60.0}
+
+
+def test_the_bundled_databases_image_comes_from_its_own_registry(render: Render) -> None:
+    bundled = {"database": {"bundled": {"enabled": True}}, "imageRegistry": "registry.example.com"}
+    assert container(render(bundled), "postgres")["image"] == "postgres:18.1", "only Fairlead's images are built and pushed"
+    mirrored = merged(bundled, {"database": {"bundled": {"image": {"registry": "mirror.example.com/library"}}}})
+    assert container(render(mirrored), "postgres")["image"] == "mirror.example.com/library/postgres:18.1"
+
+
+def test_engines_get_the_names_of_the_pull_secrets(render: Render, tmp_path: Path) -> None:
+    release = render(merged(EXTERNAL, {"imagePullSecrets": ["pull", "other"]}))
+    assert settings_of(release, "operator", tmp_path).engine_pull_secrets == ("pull", "other")
+
+
+def test_the_small_trial_asks_for_as_much_as_it_says(render: Render) -> None:
+    file = Path(__file__).parents[3] / "helm/fairlead/small.yaml"
+    release = render(yaml.safe_load(file.read_text(encoding="utf-8")))
+    requests = [
+        (one["resources"]["requests"], workload["spec"].get("replicas", 1))
+        for workload in release.every()
+        if workload["kind"] in {"Deployment", "StatefulSet"}
+        for one in workload["spec"]["template"]["spec"]["containers"]
+    ]
+    cpu = sum(int(found["cpu"].removesuffix("m")) * number for found, number in requests)
+    memory = sum(int(found["memory"].removesuffix("Mi")) * number for found, number in requests)
+    assert f"request {cpu}m of CPU and {memory} MiB" in file.read_text(encoding="utf-8")

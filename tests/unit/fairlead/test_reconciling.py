@@ -47,6 +47,21 @@ def test_states_follow_the_pod(state: InstanceState, health: PodHealth, acknowle
     assert [action.state for action in actions if isinstance(action, RecordState)] == ([after] if after else [])
 
 
+@pytest.mark.parametrize("state", [S.PENDING, S.STARTING, S.WARMING, S.SERVING, S.CORDONED, S.DRAINING])
+def test_a_deleted_pod_that_has_ended_drains_and_goes_and_is_not_lost(state: InstanceState) -> None:
+    """Kubelets since 1.27 write Succeeded or Failed before a deleted pod goes."""
+    ended = (instance("a", state, health=PodHealth.FAILED, since=NOW, terminating=True),)
+    actions = next_actions(wanted_pool(0), ended, answer(seen("a")), NOW)
+    recorded = [(action.state, action.reason) for action in actions if isinstance(action, RecordState)]
+    assert recorded == ([] if state is S.DRAINING else [(S.DRAINING, "PodDeleted")])
+
+
+def test_a_pod_that_ends_while_it_drains_and_was_not_deleted_is_lost() -> None:
+    ended = (instance("a", S.DRAINING, health=PodHealth.FAILED, since=NOW),)
+    actions = next_actions(wanted_pool(0), ended, answer(seen("a")), NOW)
+    assert [(action.state, action.reason) for action in actions if isinstance(action, RecordState)] == [(S.LOST, "PodFailed")]
+
+
 def test_without_live_routers_acknowledgement_counts_as_given() -> None:
     observed = (instance("a", S.WARMING),)
     silent = answer(seen("a", acknowledged=False, in_flight=9), live_routers=0)

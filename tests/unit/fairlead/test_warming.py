@@ -69,3 +69,10 @@ def test_the_share_of_keys_follows_the_weight() -> None:
     assert shares == sorted(shares)
     assert shares[0] == pytest.approx(0.25 / 3.25, abs=0.03)
     assert shares[-1] == pytest.approx(0.25, abs=0.04)
+
+
+def test_an_engine_that_was_not_restarted_since_it_had_its_full_weight_has_it_again_at_once() -> None:
+    back = replace(NEW, restarts=2, warmed_restarts=2)
+    assert weights(warming_pool(), (*SEASONED, back), START) == {}
+    for restarted in (replace(back, restarts=3), replace(back, warmed_restarts=None)):
+        assert weights(warming_pool(), (*SEASONED, restarted), START) == {"new": pytest.approx(0.2)}

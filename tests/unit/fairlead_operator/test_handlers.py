@@ -31,7 +31,7 @@ def test_the_operators_own_writes_on_a_pool_are_no_news() -> None:
 def test_a_pods_health_is_news_and_its_annotations_are_not() -> None:
     memo = kopf.Memo()
     ready: dict[str, Any] = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
-    pod: dict[str, Any] = {"metadata": {"name": "chat-b1", "uid": "u"}, "status": {}}
+    pod: dict[str, Any] = {"metadata": {"name": "chat-b1", "uid": "u", "annotations": {"fairlead.dev/state": "Pending"}}, "status": {}}
     assert is_news(memo, event(pod, "ADDED"), pod_essence)
     assert is_news(memo, event(pod | {"status": ready}), pod_essence)
     marked = {"metadata": pod["metadata"] | {"annotations": {"fairlead.dev/state": "Serving"}}, "status": ready}

@@ -183,3 +183,11 @@ def test_service_and_budget_select_the_pools_pods() -> None:
 def test_only_draining_leaves_the_drain_mark() -> None:
     assert "fairlead.dev/draining-since" in state_annotations(InstanceState.DRAINING, NOW, "ScaledDown")
     assert "fairlead.dev/draining-since" not in state_annotations(InstanceState.LOST, NOW, "NotReady")
+
+
+def test_a_simulated_engine_has_no_token_room_on_its_node_and_may_pull_its_image() -> None:
+    spec = parse_spec({"model": "m", "replicas": 1})
+    body = pod(IDENTITY, spec, role=Role.BOTH, ordinal=1, image="i", reason="Added", now="2026-01-01T00:00:00Z", pull_secrets=("pull",))
+    assert body["spec"]["automountServiceAccountToken"] is False
+    assert body["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+    assert body["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "20m", "memory": "128Mi"}}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable, Resource
+from fairlead_operator.times import parse_time
 from fairlead_testing.fakes.cluster import FakeCluster
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
@@ -43,7 +44,7 @@ async def test_a_refused_creation_is_told_once_and_tried_less_and_less_often() -
         "type": "Degraded",
         "status": "True",
         "reason": "ActionFailed",
-        "message": QUOTA,
+        "message": f"{QUOTA}; it is tried again at {next_try(stage)}, and at once after a change of the pool",
         "lastTransitionTime": "",
         "observedGeneration": 1,
     }
@@ -51,6 +52,72 @@ async def test_a_refused_creation_is_told_once_and_tried_less_and_less_often() -
     stage.now += SETTINGS.pace.longest_retry
     await stage.round()
     assert stage.reasons() == ["ActionFailed", "ActionFailed"], "new words are told"
+
+
+def next_try(stage: VirtualStage) -> str:
+    """The time that the words of Degraded give, which must lie ahead."""
+    told = stage.condition("Degraded")["message"].partition("it is tried again at ")[2][:20]
+    assert stage.now < (parse_time(told) or 0.0) <= stage.now + SETTINGS.pace.longest_retry + 1, told
+    return str(told)
+
+
+CORRECTIONS: dict[str, dict[str, Any]] = {
+    "template": {"engine": {"simulated": {"decodeStep": "30ms"}}},
+    "number": {"replicas": 3},
+    "annotation": {},
+}
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+@pytest.mark.parametrize("refused", [("create", Resource.PODS), ("create", Resource.SERVICES), ("create", Resource.BUDGETS)], ids=str)
+async def test_after_a_correction_what_was_refused_is_tried_at_once(refused: tuple[str, Resource], correction: str) -> None:
+    stage, tries = VirtualStage(), list[float]()
+
+    def refuse_it(verb: str, resource: Resource, name: str) -> ClusterRefused | None:
+        if (verb, resource) != refused:
+            return None
+        tries.append(stage.now)
+        return ClusterRefused(403, "Forbidden", QUOTA)
+
+    stage.cluster.refuse = refuse_it
+    stage.apply()
+    began = stage.now
+    while stage.now < began + 600:
+        stage.now += await stage.round() or 0.0
+    stage.now = tries[-1] + 20
+    before = len(tries)
+    await stage.round()
+    assert len(tries) == before, "the pause lasts"
+    stage.apply(**CORRECTIONS[correction])
+    if correction == "annotation":
+        pool = stage.pool()
+        pool["metadata"] |= {"generation": 1, "annotations": {"a": "person's"}}
+        stage.cluster.put(Resource.POOLS, pool)
+    for _ in range(2):
+        stage.now += SETTINGS.pace.least
+        await stage.round()
+    assert len(tries) > before
+    assert "tried again within seconds" in stage.condition("Degraded")["message"], "its row begins again"
+
+
+async def test_a_failed_pod_with_a_corrected_template_is_replaced_at_once_and_without_its_failures() -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=1)
+    await stage.settle()
+    for _ in range(400):  # it fails again and again, so that pauses grow
+        for pod in stage.pods():
+            pod["status"] = {"phase": "Failed"}
+        stage.now += 5
+        await stage.round()
+    (failed,) = stage.pods()
+    assert int(failed["metadata"]["annotations"]["fairlead.dev/failures"]) > 3
+    stage.apply(replicas=1, engine={"simulated": {"decodeStep": "30ms"}})
+    for _ in range(3):
+        stage.now += 1
+        await stage.round()
+    (fresh,) = stage.pods()
+    assert fresh["metadata"]["name"] != failed["metadata"]["name"]
+    assert fresh["metadata"]["annotations"].get("fairlead.dev/failures", "0") == "0"
 
 
 def break_down(stage: VirtualStage, verb: str, resource: Resource, status: int | None) -> None:
@@ -71,7 +138,8 @@ async def test_an_error_that_the_server_answers_to_creations_leaves_the_rest_of_
         stage.now += await stage.round() or 0.0
     assert len(stage.pods()) == 1, "the failed one was deleted though none could take its place"
     assert stage.condition("InstancesReady")["status"] == "False"
-    assert (stage.condition("Degraded")["reason"], stage.condition("Degraded")["message"]) == ("ActionFailed", WEBHOOK)
+    assert stage.condition("Degraded")["reason"] == "ActionFailed"
+    assert stage.condition("Degraded")["message"].startswith(f"{WEBHOOK}; it is tried again ")
     assert stage.events.count(("Warning", "ActionFailed", WEBHOOK)) == 1
     assert 2 < posts(stage) - before < 12, "it is tried less and less often"
     break_down(stage, "no verb", Resource.PODS, status)
@@ -247,7 +315,7 @@ def test_a_round_waits_once_and_tries_what_may_hang_too_only_for_a_moment() -> N
         assert virtual_now() - began == 38
         tried = [verb for verb, resource, _ in stage.cluster.calls[called:] if resource is Resource.PODS]
         assert tried.count("create") == tried.count("merge") == 1, "what is like it fares no better"
-        assert stage.condition("Degraded")["message"] == "create: no answer within 35 s"
+        assert stage.condition("Degraded")["message"].startswith("create: no answer within 35 s; it is tried again at ")
         assert stage.pool()["status"]["desired"] == 5
 
     run_virtually(story())

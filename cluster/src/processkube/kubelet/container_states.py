@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from processkube.backoff import Backoff
 from processkube.identities import ProcessIdentity
-from processkube.kubelet.pod_specs import ContainerSpec
+from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
 from processkube.kubelet.probe_states import ProbeState, begin, observe
 
 RESTARTS = Backoff(first_seconds=0.5, longest_seconds=60.0, forgive_after_seconds=60.0)
-"""A real kubelet's delays are 10 s to 5 min; these are shorter, as a person waits for them at the terminal."""
+"""Delays before restarts; a real kubelet waits 10 s to 5 min, but here a person waits at a terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,14 @@ class PodState:
         return replace(self, containers=tuple(changed if item.name == changed.name else item for item in self.containers))
 
 
+def is_terminated(pod: PodSpec, state: PodState) -> bool:
+    """Whether the pod is deleted and none of its processes runs any more.
+
+    Since 1.27 a kubelet then writes Succeeded or Failed before the object goes (its status manager's TerminatePod).
+    """
+    return pod.deleted and all(container.process is None for container in state.containers)
+
+
 def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessIdentity, stamp: str, now: float) -> ContainerState:
     """The state after the process was started: its probes begin.
 
@@ -115,7 +123,9 @@ def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessI
 
 
 def after_refusal(state: ContainerState, *, reason: str, message: str, now: float) -> ContainerState:
-    """The state after a failed start; it is tried again later, as the image or the configuration may have changed."""
+    """The state after a failed start. The start is tried again later, because the image or the configuration may have
+    changed.
+    """
     backoff, delay = state.backoff.after_exit(0.0)
     return replace(state, backoff=backoff, start_at=now + max(delay, 5.0), waiting_reason=reason, waiting_message=message)
 
@@ -182,7 +192,7 @@ def after_exit(
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
     """The state after the kubelet itself was restarted.
 
-    Verdicts stay. Probes in flight are lost and run again, and a preStop hook in progress starts again.
+    Verdicts of probes stay. Probes in flight are lost and run again, and a preStop hook in progress starts again.
     """
 
     def again(probe: ProbeState | None) -> ProbeState | None:

@@ -6,7 +6,7 @@ The agent carries out the decision, records the result, and asks again.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from processkube.kubelet.container_states import ContainerState, PodState
+from processkube.kubelet.container_states import ContainerState, PodState, is_terminated
 from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
 from processkube.kubelet.probe_specs import ProbeSpec
 from processkube.kubelet.probe_states import ProbeState, is_due
@@ -65,7 +65,7 @@ def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
     """The next actions for a pod in this state."""
     actions: list[Action] = []
     wakes = [now + IDLE_SECONDS]
-    if pod.deleted and all(container.process is None for container in state.containers):
+    if is_terminated(pod, state):
         return NextStep(actions=(FinishDeletion(),), wake_at=now + IDLE_SECONDS)
     startable = _startable(pod, state)
     for spec in pod.every_container:
@@ -104,7 +104,7 @@ def restarts_allowed(pod: PodSpec, container: str, *, exit_code: int, signal: in
 
 
 def _startable(pod: PodSpec, state: PodState) -> tuple[ContainerSpec, ...]:
-    """Those whose turn it is: the first init container that has not succeeded, or else all the others."""
+    """The containers to start now: the first init container that has not succeeded, or else all other containers."""
     for spec in pod.init_containers:
         if not state.container(spec.name).succeeded:
             return (spec,)

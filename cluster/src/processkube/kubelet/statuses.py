@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from processkube.kubelet.container_states import ContainerState, PodState, Termination
+from processkube.kubelet.container_states import ContainerState, PodState, Termination, is_terminated
 from processkube.kubelet.pod_specs import PodSpec
 
 HOST_IP = "127.0.0.1"
 _ENDS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 _CREATING, _INITIALIZING = "ContainerCreating", "PodInitializing"
-"""Why a container waits that was not started yet: in a pod with init containers, for those before it."""
+"""The reason for which a container that was not started waits; in a pod with init containers, it waits for the init
+containers before it.
+"""
 
 
 def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,6 +19,7 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
 
     Unchanged conditions keep their transition time from `previous`; readiness gates are read from `live`.
     """
+    is_over = is_terminated(pod, state)
     phase = _phase(pod, state)
     serving = [state.container(spec.name) for spec in pod.containers]
     ready_containers = phase == "Running" and all(container.ready for container in serving)
@@ -30,7 +33,7 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
         not_ready = (_ENDS[phase], "")
     conditions = [
         _condition("PodScheduled", True),
-        _condition("PodReadyToStartContainers", True),
+        _condition("PodReadyToStartContainers", not is_over),
         _condition("Initialized", not unfinished, "ContainersNotInitialized", f"containers with incomplete status: [{unfinished}]"),
         _condition("ContainersReady", ready_containers, *not_ready),
         _condition("Ready", ready_containers and not closed, *(("ReadinessGatesNotReady", closed) if ready_containers else not_ready)),
@@ -50,7 +53,9 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
             else {}
         ),
         "containerStatuses": [
-            _container_status(spec.image, state.container(spec.name), creating=_INITIALIZING if first else _CREATING)
+            _container_status(
+                spec.image, state.container(spec.name), creating=_INITIALIZING if first else _CREATING, lost=is_over and not unfinished
+            )
             for spec in pod.containers
         ],
     }
@@ -68,7 +73,7 @@ def unscheduled_status(message: str, previous: Mapping[str, Any], stamp: str) ->
 
 
 def unscheduled_message(status: Mapping[str, Any]) -> str | None:
-    """Why no node takes the pod, in the words of its status; None if that does not say so."""
+    """Why no node takes the pod, in the words of its status; None if the status does not say so."""
     scheduled: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {})
     return scheduled.get("message") if scheduled.get("status") == "False" else None
 
@@ -107,6 +112,8 @@ def _phase(pod: PodSpec, state: PodState) -> str:
     containers = [state.container(spec.name) for spec in pod.containers]
     if all(container.ended for container in containers):
         return "Succeeded" if all(container.last is None or container.last.exit_code == 0 for container in containers) else "Failed"
+    if is_terminated(pod, state):
+        return "Failed"  # a container that never ran, or waited to run again, is lost
     if any(container.process is None and container.last is None for container in containers):
         return "Pending"
     return "Running"
@@ -119,15 +126,18 @@ def _closed_gate(gate: str, status: str | None) -> str:
 
 
 def _first_status(image: str, container: ContainerState) -> dict[str, Any]:
-    """The status of an init container, which is ready once it is through."""
+    """The status of an init container, which is ready once it has succeeded."""
     return {**_container_status(image, container, creating=_INITIALIZING), "ready": container.succeeded}
 
 
-def _container_status(image: str, container: ContainerState, *, creating: str) -> dict[str, Any]:
+def _container_status(image: str, container: ContainerState, *, creating: str, lost: bool = False) -> dict[str, Any]:
     if container.process is not None:
         current: dict[str, Any] = {"running": {"startedAt": container.started_at}}
     elif container.ended and container.last is not None:
         current = {"terminated": _terminated(container.last)}
+    elif lost:
+        message = "The container could not be located when the pod was terminated"
+        current = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": message}}
     else:
         reason = creating if container.waiting_reason == _CREATING else container.waiting_reason
         current = {"waiting": {"reason": reason, "message": container.waiting_message}}

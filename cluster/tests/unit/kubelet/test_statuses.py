@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from processkube.identities import ProcessIdentity
 from processkube.kubelet.container_states import ContainerState, PodState, after_answer, after_exit, after_start
 from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
@@ -93,3 +95,28 @@ def test_a_closed_readiness_gate_keeps_a_running_pod_unready() -> None:
     assert condition(still, "Ready")["message"] == 'the status of pod readiness gate "acme.dev/warm" is not "True", but False'
     opened = status(running(ready=True), {"conditions": [{"type": "acme.dev/warm", "status": "True"}]}, pod=gated)
     assert condition(opened, "Ready")["status"] == "True"
+
+
+DELETED = replace(POD, deletion_at=5.0)
+
+
+@pytest.mark.parametrize(("exit_code", "signal", "phase"), [(0, 0, "Succeeded"), (0, 15, "Failed"), (3, 0, "Failed")])
+def test_a_deleted_pod_ends_with_a_phase_and_its_containers_say_how(exit_code: int, signal: int, phase: str) -> None:
+    ended = after_exit(
+        running(ready=True).containers[0], exit_code=exit_code, signal=signal, message="", restarts_allowed=False, stamp="t5", now=3.0
+    )
+    document = status(FRESH.with_container(ended), pod=DELETED)
+    assert (document["phase"], condition(document, "Ready")["status"]) == (phase, "False")
+    assert document["containerStatuses"][0]["state"]["terminated"]["exitCode"] == (128 + signal if signal else exit_code)
+
+
+def test_a_deleted_pod_that_waits_to_run_again_or_never_ran_ends_as_failed() -> None:
+    crashed = after_exit(running(ready=True).containers[0], exit_code=0, signal=0, message="", restarts_allowed=True, stamp="t5", now=3.0)
+    for state in (FRESH, FRESH.with_container(crashed)):
+        document = status(state, pod=DELETED)
+        assert document["phase"] == "Failed"
+        assert document["containerStatuses"][0]["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
+def test_a_deleted_pod_that_still_runs_is_running() -> None:
+    assert status(running(ready=True), pod=DELETED)["phase"] == "Running"

@@ -1,4 +1,4 @@
-"""The statements: each covers all requested pools, and is bounded by minutes of traffic or by living objects."""
+"""The SQL statements: each covers all requested pools, and is bounded by minutes of traffic or by living objects."""
 
 from sqlalchemy import text
 

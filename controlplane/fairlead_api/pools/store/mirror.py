@@ -4,6 +4,7 @@ Instances are stored with a transition for every change of state, inside the tra
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +13,8 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.instances import InstanceState
-from fairlead.pool_states import InstanceReport, PoolEvent, PoolObservations, PoolState
+from fairlead.instances import InstanceState, Role
+from fairlead.pool_states import EndedInstance, InstanceReport, PoolEvent, PoolObservations, PoolState
 from fairlead.pools import parse_spec
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts
@@ -23,6 +24,7 @@ from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database, moment
 from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.infra.notices import Notice, PoolDeleted, TableChanged
 from fairlead_api.infra.records import Writing
 from fairlead_api.pools.fixed_engines import engines_file
@@ -72,9 +74,7 @@ def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
 
 
 async def note_wanted(connection: AsyncConnection, row: Any, state: PoolState, now: datetime) -> None:
-    """Stores the wanted numbers that the state changes, compared with `row` of the table pools; all of them for a new
-    pool.
-    """
+    """Stores changes of the desired numbers, compared with `row` of the table pools; all numbers for a new pool."""
     after = state.desired or declared_by(state.spec)
     new = not row.revision or row.uid != state.uid or row.deleted_at is not None
     before = {} if new else desired_of(row)
@@ -110,23 +110,26 @@ _MAKE_POOL = (
 
 
 class PostgresPools:
-    """The pools as the operator reports them; each call is one transaction. `shares` computes a ring's key shares."""
+    """The pools as the operator reports them; each call is one transaction. `shares` is the function that computes a
+    ring's key shares.
+    """
 
-    def __init__(self, database: Database, shares: Shares) -> None:
+    def __init__(self, database: Database, shares: Shares, lost_commits: LostCommits) -> None:
         self._database = database
+        self._lost_commits = lost_commits
         self._shares = shares
         self._measuring = Measuring()
 
     async def mirror(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
         """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
 
-        Returns what routers and the database know about the pool then. Raises InvalidInput when the spec is bad and the
-        operator did not say so, Conflict when the state is older than the stored one.
+        Returns the resulting observations from routers and the database. Raises InvalidInput if the spec is invalid and
+        the operator did not report it, Conflict if the state is older than the stored one.
         """
         facts = facts_of(state)
         schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
 
-        async def work(connection: AsyncConnection) -> tuple[int, int, MirroredFacts | None]:
+        async def work(connection: AsyncConnection) -> tuple[int, int, MirroredFacts | None, list[EndedInstance]]:
             row = await _locked(connection, pool, state, now)
             drafts: list[AuditDraft] = []
             notices: list[Notice] = []
@@ -136,10 +139,10 @@ class PostgresPools:
             slo_version = await note_slo(connection, row, in_force, revision, now)
             await note_runs(connection, row, state, schedules)
             gone = await note_instances(connection, row.id, state.instances, now)
-            await unbind(connection, row.id, now, gone)
+            await unbind(connection, row.id, now, [one.id for one in gone])
             version = row.table_version
             if in_force is not None:
-                version = await note_table(connection, row, pool, state, in_force, slo_version, self._shares, now)
+                version = await note_table(connection, row, pool, state, in_force, slo_version, self._shares, drafts, now)
                 if version != row.table_version:
                     notices.append(TableChanged(pool, version))
             numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}
@@ -149,11 +152,12 @@ class PostgresPools:
             await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
             await notifying.send(connection, notices)
             await audit_log.append(connection, drafts, now)
-            return int(row.id), version, in_force
+            return int(row.id), version, in_force, gone
 
-        pool_id, version, in_force = await self._database.writing(work)
+        pool_id, version, in_force, gone = await self._database.writing(work)
         async with self._database.reading() as connection:  # no more while reports wait for the pool's row
-            return await read_observations(connection, pool_id, version, in_force, self._measuring, now)
+            found = await read_observations(connection, pool_id, version, in_force, self._measuring, now)
+        return replace(found, ended=tuple(gone), record_lacks=self._lost_commits.words)
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
         """The pools for which live routers hold requests."""
@@ -215,7 +219,9 @@ class PostgresPools:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, now: datetime) -> Any:
-    """The pool's row, locked, and made first if new. Raises Conflict for a state that is older than the row."""
+    """The pool's locked row; created first if the pool is new. Raises Conflict for a state that is
+    older than the row.
+    """
     key = {"namespace": pool.namespace, "name": pool.name}
     row = (await connection.execute(_LOCK_POOL, key)).one_or_none()
     if row is None:
@@ -248,8 +254,8 @@ async def _save_pool(
     measured: dict[str, Any] | None,
     now: datetime,
 ) -> None:
-    """Write the state's changes into the pool's row; `numbers` are the versions that follow from them, and `measured`
-    the measurements of its engines.
+    """Write the state's changes into the pool's row; `numbers` are the resulting versions, and `measured` the
+    measurements of its engines.
     """
     pools = tables.pools
     model = state.spec.get("model")
@@ -285,16 +291,17 @@ async def note_instances(
     reports: Sequence[InstanceReport],
     now: datetime,
     why: str = "no longer reported by the operator",
-) -> list[str]:
+) -> list[EndedInstance]:
     """Stores instances as reported, with a transition for every change of state; those not reported become Gone.
 
-    Returns the ids of those that became Gone.
+    Returns those that became Gone, as they were before.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
     stored = {row.id: row for row in rows}
     transitions: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
+    ended: list[EndedInstance] = []
     for report in reports:
         before = stored.pop(report.id, None)
         gone = report.state is InstanceState.GONE
@@ -314,6 +321,8 @@ async def note_instances(
         moved = before is None or before.state != report.state.value
         if gone and before is None:
             continue
+        if gone and before is not None:
+            ended.append(EndedInstance(id=report.id, role=report.role, state=InstanceState(before.state)))
         if moved:
             was = before.state if before else None
             transitions.append(
@@ -322,6 +331,7 @@ async def note_instances(
         if moved or any(getattr(before, name) != value for name, value in values.items()):
             since = now if moved or before is None else before.state_since
             changed.append({**values, "state_since": since, "gone_at": now if gone else None})
+    ended.extend(EndedInstance(id=one.id, role=Role(one.role), state=InstanceState(one.state)) for one in stored.values())
     gone_now = InstanceState.GONE.value
     transitions.extend(
         {"pool_id": pool_id, "instance": missing.id, "at": now, "before": missing.state, "after": gone_now, "reason": why}
@@ -339,4 +349,4 @@ async def note_instances(
         await connection.execute(row.on_conflict_do_update(index_elements=["pool_id", "id"], set_=replaced), changed)
     if transitions:
         await connection.execute(insert(tables.instance_transitions), transitions)
-    return [transition["instance"] for transition in transitions if transition["after"] == gone_now]
+    return ended

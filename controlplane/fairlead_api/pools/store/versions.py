@@ -1,6 +1,6 @@
 """Revisions of a pool's spec and versions of its SLO, each stored once, with an audit entry naming who changed it; and
-its routing tables: a new version exactly when the content changes, with the instances that changed, or when a router
-has a version that this database never gave.
+its routing tables. A table gets a new version when its content changes (recorded with the changed instances), or when a
+router has a version that this database never issued.
 """
 
 from dataclasses import replace
@@ -19,9 +19,10 @@ from fairlead_api import tables
 from fairlead_api.audit.cluster_events import Seen
 from fairlead_api.audit.store import author_of
 from fairlead_api.infra.audit_chain import AuditDraft, as_stored
+from fairlead_api.infra.lost_commits import loss_of
 from fairlead_api.infra.object_marks import CHANGE_REASON, CHANGED_BY, FIELD_MANAGER
 from fairlead_api.pools.diffs import diff
-from fairlead_api.pools.mirroring import Shares, fingerprint
+from fairlead_api.pools.mirroring import Shares, fingerprint, manager_of
 from fairlead_api.pools.store.live_routers import NEWEST_ACKNOWLEDGED
 from fairlead_client.resources.audit import AuditAction, AuditResult
 
@@ -34,14 +35,15 @@ _ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile, _SLO
 async def note_revision(
     connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, drafts: list[AuditDraft], now: datetime
 ) -> int:
-    """The number of the spec's revision; a new one, with an audit entry, if the spec changed."""
+    """The number of the spec's revision; if the spec changed, a new one with an audit entry."""
     recreated = row.uid != state.uid or row.deleted_at is not None
     if row.revision and not recreated and (row.spec == state.spec or as_stored(row.spec) == as_stored(state.spec)):
         return int(row.revision)
-    actor = state.annotations.get(CHANGED_BY, state.changed_by) if state.changed_by == FIELD_MANAGER else state.changed_by
-    reason = state.annotations.get(CHANGE_REASON) if state.changed_by == FIELD_MANAGER else None
+    manager = manager_of({} if recreated else row.spec, state)
+    actor = state.annotations.get(CHANGED_BY, manager) if manager == FIELD_MANAGER else manager
+    reason = state.annotations.get(CHANGE_REASON) if manager == FIELD_MANAGER else None
     version = int(state.resource_version) if state.resource_version.isdecimal() else None
-    if version is not None and state.changed_by != FIELD_MANAGER:
+    if version is not None and manager != FIELD_MANAGER:
         actor = await author_of(connection, row.id, state.uid, Seen(version=version, generation=state.generation)) or actor
     changes = diff({} if recreated else as_stored(row.spec), as_stored(state.spec))
     await connection.execute(
@@ -56,7 +58,7 @@ async def note_revision(
             spec=state.spec,
             diff=changes,
             resource_version=version,
-            manager=state.changed_by,
+            manager=manager,
         )
     )
     created = recreated or not row.revision
@@ -64,7 +66,7 @@ async def note_revision(
         AuditDraft(
             actor=actor,
             role="cluster",
-            source=state.changed_by,
+            source=manager,
             action=AuditAction.POOL_CREATED if created else AuditAction.POOL_SPEC_CHANGED,
             object=str(pool),
             reason=reason,
@@ -78,7 +80,7 @@ async def note_revision(
 
 async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, revision: int, now: datetime) -> int:
     """The version of the pool's SLO; a new one if its targets or classes changed, by `revision` of the spec or by a
-    window of a schedule. Without facts the last stays in force.
+    window of a schedule. Without facts the last version stays in force.
     """
     if facts is None:
         return int(row.slo_version)
@@ -109,7 +111,7 @@ _ROUTING = tables.routing_tables.c
 _LAST_IF_OTHER = select(
     case((_ROUTING.content_hash == bindparam("hash", type_=_ROUTING.content_hash.type), None), else_=_ROUTING.content).label("content")
 ).where(_ROUTING.pool_id == bindparam("pool"), _ROUTING.version == bindparam("present"))
-"""The content of the last table, null when it has this hash."""
+"""SQL for the content of the last table, null if it has this hash."""
 
 
 async def note_table(
@@ -120,16 +122,20 @@ async def note_table(
     facts: MirroredFacts,
     slo_version: int,
     shares: Shares,
+    drafts: list[AuditDraft],
     now: datetime,
 ) -> int:
     """The present version of the pool's table; a new one if its content changed.
 
     A live router that has acknowledged a newer version than the database has shows that the database was restored from
-    a backup, or lost what it had committed. Routers take no version below their own, so the table goes out again above
-    theirs, and every instance waits for its acknowledgement.
+    a backup, or lost what it had committed; an audit entry says so. Routers take no version below their own, so the
+    table goes out again above theirs, and every instance waits for its acknowledgement.
     """
     ahead = int((await connection.execute(NEWEST_ACKNOWLEDGED, {"pool": str(row.id)})).scalar_one() or 0)
     lost = ahead > row.table_version
+    if lost:
+        sign = f"routers had table {ahead} of {pool}, and the database has {row.table_version}"
+        drafts.extend(await loss_of(connection, sign, row.observed_at, now))
     routing, instances = tables.routing_tables, tables.instances
     table = table_of(
         pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at, slo_version, state.objectives
@@ -165,7 +171,8 @@ async def note_table(
     if reported:
         await connection.execute(
             text(
-                "UPDATE instances SET anchors = n.anchors, key_share = n.share FROM unnest(CAST(:ids AS text[]), CAST(:anchors AS bigint[]), "
+                "UPDATE instances SET anchors = n.anchors, key_share = n.share FROM unnest(CAST(:ids AS text[]), "
+                "CAST(:anchors AS bigint[]), "
                 "CAST(:shares AS float8[])) AS n(id, anchors, share) WHERE instances.pool_id = :pool AND instances.id = n.id"
             ),
             {

@@ -1,4 +1,4 @@
-"""The live view policies choose by: loads, prefix index and bindings of this instant.
+"""The live view on which policies base their choices: loads, prefix index and bindings of this instant.
 
 The scheduler sets `now` before each use.
 """
@@ -31,8 +31,8 @@ from fairlead.targets import instance_of
 
 
 class LiveView:
-    """A `PoolView` over the scheduler's own objects; candidates and their vectors are kept until a
-    circuit or the table changes.
+    """A `PoolView` over the scheduler's own objects; candidates and their vectors are cached until a circuit or the
+    table changes.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class LiveView:
         self._bindings = bindings
         self._drained = drained
         self._changed = changed
-        """Instances whose counters changed since the vectors were read; emptied here."""
+        """Instances whose counters changed since the vectors were last read; reading them empties this set."""
         self._candidates: tuple[InstanceLoad, ...] | None = None
         self._decode_candidates: tuple[InstanceLoad, ...] = ()
         self._valid_until = 0.0
@@ -82,7 +82,7 @@ class LiveView:
         as this one.
         """
         self.told_routers = 0
-        """The number of other routers that report their requests in flight: those are counted instead
+        """The number of other routers that report their requests in flight: the reported requests are counted instead
         (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
@@ -99,7 +99,7 @@ class LiveView:
         self.now = 0.0
 
     def within(self, instances: Collection[str]) -> "LiveView":
-        """The view of this instant in which only these instances are candidates."""
+        """The same view, but only these instances are candidates."""
         view = LiveView(
             self.table,
             self._loads,
@@ -262,12 +262,14 @@ class LiveView:
         return decode_share(self.step_seconds(load), self.table.slo.tpot_seconds)
 
     def share_left_alone(self, load: InstanceLoad) -> float:
-        """The part of the instance's time that a router's prefills leave to decodes, and to others' prefills."""
+        """The part of an instance's time that a router's prefills must leave free for decodes and for other routers'
+        prefills.
+        """
         share = self.decode_share(load)
         return share if load.others is None else among_others(share, load.others.prefill_share)
 
     def step_seconds(self, load: InstanceLoad) -> float:
-        """Predicted time of a decode step of all that decodes there; 0 while nothing is known of decode times."""
+        """Predicted time of a decode step with all requests that decode there; 0 while decode times are unknown."""
         tokens, requests = self.assumed_routers * load.decode_tokens, self.assumed_routers * load.decoding
         if load.others is not None:
             tokens, requests = tokens + load.others.decode_tokens, requests + load.others.decoding
@@ -396,7 +398,7 @@ class LiveView:
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
-        """If all members of a part are shut, every one is a candidate too."""
+        """If all candidates of the restricted part get no requests, all of the part's instances become candidates."""
         members = [load for load in accepting if _is_member(load, within)]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]
@@ -419,8 +421,8 @@ def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
-    """If the circuits of all suitable instances are open, requests still go to them. Decode instances can stand in for
-    prefill instances, not the other way round.
+    """If the circuits of all suitable instances are open, they get requests nevertheless. Decode instances can stand in
+    for prefill instances, not the other way round.
     """
     nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)
     nobody = nobody_decodes and all(load.is_shut(now) for load in accepting)

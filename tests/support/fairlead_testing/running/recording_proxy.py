@@ -43,12 +43,14 @@ def right_of(method: str, path: str, *, watches: bool) -> Right | None:
 
 @dataclass(slots=True)
 class RecordingProxy:
-    """`kubeconfig` leads to it. `asked` are the rights needed so far; `denied` are refused with 403, as RBAC does."""
+    """`kubeconfig` leads to it. `asked` are the rights needed so far; those `denied` are refused, as RBAC does."""
 
     target: KubernetesClient
     kubeconfig: Path
     port: int
     asked: set[Right] = field(default_factory=set)
+    requests: int = 0
+    """All of them so far, discovery too."""
     denied: set[Right] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: threading.Thread | None = None
@@ -94,6 +96,7 @@ class RecordingProxy:
             yield
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
+        self.requests += 1
         needed = right_of(request.method, request.path, watches=request.query.get("watch") == "true")
         if needed is not None:
             self.asked.add(needed)

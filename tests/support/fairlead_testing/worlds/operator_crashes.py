@@ -284,8 +284,10 @@ class CrashingWorld:
         for pod in list(self.stage.pods()):
             name = pod["metadata"]["name"]
             if pod["metadata"].get("deletionTimestamp"):
-                if not any(instance == name for instance, _ in self.api.running):  # it ends when it has answered
+                if pod["status"].get("phase") in {"Succeeded", "Failed"}:
                     del self.cluster.objects[Resource.PODS, name]
+                elif not any(instance == name for instance, _ in self.api.running):  # it ends when it has answered
+                    pod["status"] = {**pod["status"], "phase": "Succeeded"}  # as kubelets since 1.27 say before a pod goes
                 continue
             status = pod.get("status") or {}
             if status.get("phase") == "Failed":

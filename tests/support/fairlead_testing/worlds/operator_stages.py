@@ -4,7 +4,16 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.pool_states import HeldPools, InstanceObservation, InstanceTrouble, PoolEvent, PoolObservations, PoolState, UnheardPools
+from fairlead.pool_states import (
+    EndedInstance,
+    HeldPools,
+    InstanceObservation,
+    InstanceTrouble,
+    PoolEvent,
+    PoolObservations,
+    PoolState,
+    UnheardPools,
+)
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.tables import PoolKey
@@ -50,6 +59,8 @@ class FakeControlPlane:
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
         if not self.up:
             return _AWAY
+        present, before = {item.id for item in state.instances}, self.states[-1].instances if self.states else ()
+        ended = tuple(EndedInstance(id=one.id, role=one.role, state=one.state) for one in before if one.id not in present)
         self.states.append(state)
         instances = tuple(
             InstanceObservation(
@@ -68,6 +79,7 @@ class FakeControlPlane:
             signals=self.signals,
             demand=self.demand,
             troubled_engines=self.troubled_engines,
+            ended=ended,
         )
         return Taken(observations)
 

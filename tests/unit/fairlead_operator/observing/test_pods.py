@@ -86,6 +86,15 @@ def test_the_reason_of_a_loss_is_kubernetes_own_word(document: dict[str, Any], r
     assert health_reason(document) == reason
 
 
+@pytest.mark.parametrize(("phase", "exit_code", "reason"), [("Succeeded", 0, "Completed"), ("Failed", 3, "Error")])
+def test_how_the_containers_of_a_deleted_pod_end_is_no_reason(phase: str, exit_code: int, reason: str) -> None:
+    document = status(phase) | {"containerStatuses": [{"state": {"terminated": {"exitCode": exit_code, "reason": reason}}}]}
+    assert health_reason(document) == reason
+    assert health_reason(document, is_deleted=True) == ""
+    evicted = document | {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}
+    assert health_reason(evicted, is_deleted=True) == "EvictionByEvictionAPI"
+
+
 @pytest.mark.parametrize(
     ("document", "trouble"),
     [

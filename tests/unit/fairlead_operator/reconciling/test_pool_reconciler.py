@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.reconciling.backoff import replaced_at
 from fairlead.tables import PoolKey
@@ -559,3 +561,25 @@ async def test_a_weight_that_a_person_declares_is_reported_and_nonsense_is_not()
     await stage.round()
     assert [item.weight for item in stage.api.states[-1].instances] == [0.5, 1.0]
     assert stage.pool()["status"]["ring"]["anchors"] == 240
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+async def test_a_gap_in_readiness_costs_warming_only_if_the_engine_was_restarted(restarts: int) -> None:
+    stage = VirtualStage()
+    stage.apply(replicas=3, routing={"warming": {"duration": "20s"}})
+    await stage.settle()
+    stage.now += 60
+    await stage.round()
+    pod = stage.pods()[0]
+    name, ready = pod["metadata"]["name"], {"phase": "Running", "podIP": "127.0.0.9"}
+    pod["status"] = ready | {"conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]}
+    stage.now += 1
+    await stage.round()
+    assert stage.pods()[0]["metadata"]["annotations"]["fairlead.dev/state"] == "Lost"
+    back = [{"name": "engine", "restartCount": restarts}]
+    stage.pods()[0]["status"] = ready | {"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": back}
+    for _ in range(3):
+        stage.now += 1
+        await stage.round()
+    told = {item.id: (item.weight, item.reason) for item in stage.api.states[-1].instances}
+    assert told[name] == ((1.0, "TableAcknowledged") if restarts == 0 else (0.25, "EngineReady"))

@@ -173,3 +173,28 @@ async def test_the_surge_of_a_rollout_may_go_above_a_windows_maximum() -> None:
         pods.append(len(stage.pods()))
     assert max(pods) == 3, "two by the window, one of the surge"
     assert stage.pool()["status"]["desired"] == 2
+
+
+async def test_windows_that_follow_each_other_without_a_gap_are_one_for_people() -> None:
+    """A start each minute of windows of two: at each minute one begins before the last one ends."""
+    stage = VirtualStage()
+    stage.apply(replicas=1, scaling={"schedules": [schedule(cron="* * * * *", duration="2m")]})
+    for _ in range(20):
+        stage.pods_become_ready()
+        stage.now += 30
+        await stage.round()
+    assert stage.reasons().count("WindowOpened") == 1
+    assert "WindowClosed" not in stage.reasons()
+
+
+async def test_of_two_windows_at_one_second_the_one_that_ends_comes_first_in_the_history() -> None:
+    stage = VirtualStage()
+    start = float(int(stage.now + 600))
+    two = [schedule(start), schedule(start + 300, name="other", roles=[{"name": "both", "minReplicas": 3}])]
+    stage.apply(replicas=1, scaling={"schedules": two})
+    for moment in (stage.now, start, start + 300):
+        stage.now = moment
+        await stage.settle()
+    windows = sorted((event.at, event.reason) for event in stage.api.events if event.reason.startswith("Window"))
+    assert [reason for _, reason in windows] == ["WindowOpened", "WindowClosed", "WindowOpened"]
+    assert len({at for at, _ in windows}) == 3

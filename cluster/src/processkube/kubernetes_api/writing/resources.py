@@ -30,7 +30,7 @@ from processkube.kubernetes_api.storing.store import Store, Stored
 from processkube.kubernetes_api.writing.admitting import FieldValidation, check, decode_object, fill_defaults
 from processkube.kubernetes_api.writing.builtin_rules import first_status
 from processkube.kubernetes_api.writing.client_side_apply import inherited_fields, sync_last_applied
-from processkube.kubernetes_api.writing.pod_accounts import ACCOUNTS, admit_account
+from processkube.kubernetes_api.writing.pod_admission import ACCOUNTS, admit_account, admit_priority
 from processkube.kubernetes_api.writing.pods import DEFAULT_ACCOUNT
 from processkube.kubernetes_api.writing.server_side_apply import (
     APPLY,
@@ -105,6 +105,7 @@ class Resources:
         fill_defaults(kind, item, None, lambda: [one.object for one in self.store.list(kind.storage)])
         if kind.kind == "Pod":
             admit_account(self.store, item, given)
+            admit_priority(self.store, item, given)
         if not kind.custom and (status := first_status(item)) is not None:
             item["status"] = {**status, **item.get("status", {})}
         check(kind, item, None)
@@ -188,6 +189,7 @@ class Resources:
         fill_defaults(kind, item, None, lambda: [one.object for one in self.store.list(kind.storage)])
         if kind.kind == "Pod":
             admit_account(self.store, item, item["metadata"]["name"])
+            admit_priority(self.store, item, item["metadata"]["name"])
         if not kind.custom and (status := first_status(item)) is not None:
             item["status"] = status
         check(kind, item, None)

@@ -2,6 +2,7 @@ import sys
 from collections import Counter
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -300,3 +301,31 @@ def test_session_counts_always_equal_the_bindings_held(steps: list[tuple[str, st
         assert bindings.count("elsewhere") == held["elsewhere"]
     bindings.clear()
     assert all(load.sessions == 0 for load in loads.values())
+
+
+def test_sessions_that_the_apis_snapshot_lacks_are_told_again_as_of_their_last_use() -> None:
+    bindings, _ = known()
+    for name, version in (("kept", 1), ("lost", 3), ("gone", 2)):
+        bindings.apply(told(name, "a" if name != "gone" else "z", version), 1.0)
+    bind(bindings, "pending", "b", BindingReason.COLD, 1.0, 10)
+    bindings.touch("lost", 5.0)
+    changes, missing = bindings.missing({"kept"}, 20.0)
+    assert missing == 1, "one is there, one waits for an answer, and the instance of one has gone"
+    (change,) = changes
+    assert (change.session, change.instance, change.previous, change.based_on, change.at) == ("lost", "a", "a", 3, 5.0)
+    assert judge(change, Held(instance=None, version=0, router="r")) is Verdict.BIND
+    assert bindings.touch("lost", 21.0) is None, "it has just been told"
+    assert bindings.missing({"kept", "lost"}, 22.0) == ([], 0)
+
+
+def test_of_very_many_the_newest_are_told_at_once_and_the_others_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.routing.knowledge.bindings.MOST_TOLD", 2)
+    bindings, _ = known()
+    for number in range(5):
+        bindings.apply(told(f"s{number}", "a", 1), float(number))
+    changes, missing = bindings.missing(set(), 6.0)
+    assert ([change.session for change in changes], missing) == (["s3", "s4"], 5)
+    assert bindings.touch("s4", 7.0) is None
+    later = bindings.touch("s0", 7.0)
+    assert later is not None
+    assert later.stays

@@ -1,0 +1,94 @@
+"""Notices that the database lacks what it had committed: after a restore from a backup, or after a failover to a server
+that was behind. Says so in the audit log, a metric and the pools' conditions.
+
+Two signs: the audit log no longer has an entry that this process saw, and a router has acknowledged a routing table
+that was never made here. What was revoked after the last entry is good again, and nobody else would know.
+"""
+
+import logging
+from datetime import datetime, timedelta
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead_api import tables
+from fairlead_api.infra import audit_log
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.database import Database
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.audit import AuditAction, AuditHead
+
+_log = logging.getLogger(__name__)
+
+ONCE_IN = timedelta(minutes=10)
+"""Several processes and pools notice the same loss: one entry says so."""
+SHOWN_FOR = timedelta(days=1)
+
+_ENTRIES = tables.audit_log.c
+
+
+async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: datetime) -> list[AuditDraft]:
+    """The audit entry about a loss of which `sign` tells, unless there is one already. The database is complete until
+    `since`.
+    """
+    lately = select(_ENTRIES.id).where(_ENTRIES.action == AuditAction.DATABASE_WENT_BACK, _ENTRIES.at > now - ONCE_IN).limit(1)
+    if (await connection.execute(lately)).scalar_one_or_none() is not None:
+        return []
+    moment = f"{since:%Y-%m-%dT%H:%M:%SZ}"
+    words = f"{sign}: it was restored, or lost its last commits; check what was revoked since {moment}: tokens, gateway keys, login links, logins"
+    _log.error("the database went back", extra={"sign": sign, "since": moment})
+    return [
+        AuditDraft(
+            actor="control-api",
+            role=AccessRole.SYSTEM_OPERATOR,
+            source="database",
+            action=AuditAction.DATABASE_WENT_BACK,
+            object="database",
+            reason=f"The database went back ({words})",
+            after={"since": moment},
+        )
+    ]
+
+
+class LostCommits:
+    """What this process knows of losses; `look` is called every few seconds."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._seen: AuditHead | None = None
+        self.noticed_at = 0.0
+        """When a loss was noticed last (Unix seconds), by any process; 0 = none within a day."""
+        self.words = ""
+        """Of that loss, for people; empty without one."""
+
+    async def look(self, now: datetime) -> None:
+        """Compare the audit log with what was seen of it, and read what is known of a loss."""
+        async with self._database.reading() as connection:
+            head = await audit_log.newest_head(connection)
+            seen = self._seen
+            lacks = seen is not None and seen != head and await _chain_at(connection, seen.id) != seen.chain
+        if lacks and seen is not None:
+            await self._tell(seen, head, now)
+        async with self._database.reading() as connection:
+            self._seen = await audit_log.newest_head(connection)
+            told = select(_ENTRIES.at, _ENTRIES.reason).where(
+                _ENTRIES.action == AuditAction.DATABASE_WENT_BACK, _ENTRIES.at > now - SHOWN_FOR
+            )
+            found = (await connection.execute(told.order_by(_ENTRIES.at.desc()).limit(1))).one_or_none()
+        self.noticed_at, self.words = (found.at.timestamp(), str(found.reason)) if found is not None else (0.0, "")
+
+    async def _tell(self, seen: AuditHead, head: AuditHead | None, now: datetime) -> None:
+        left = head.id if head is not None else 0
+        sign, since = (
+            f"the audit log had {seen.id} entries and has {left}",
+            head.at if head is not None else datetime.fromtimestamp(0, now.tzinfo),
+        )
+
+        async def work(connection: AsyncConnection) -> None:
+            await audit_log.append(connection, await loss_of(connection, sign, since, now), now)
+
+        await self._database.writing(work)
+
+
+async def _chain_at(connection: AsyncConnection, number: int) -> str | None:
+    return (await connection.execute(select(_ENTRIES.chain).where(_ENTRIES.id == number))).scalar_one_or_none()

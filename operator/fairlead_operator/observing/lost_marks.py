@@ -1,0 +1,148 @@
+"""What others took off the pool's own pods, and how it is put back. Pure.
+
+A pod carries what the operator knows of it in labels and annotations, which anybody may remove. Each mark is put back
+as it was read before, or as the pod's name and the pool show it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlead.instance_marks import POOL_LABEL
+from fairlead.instances import InstanceState, Role, instance_name
+from fairlead.pools import KIND, PoolSpec
+from fairlead_operator.manifests import MANAGED_BY
+from fairlead_operator.pod_marks import (
+    CREATED_ANNOTATION,
+    DRAINING_ANNOTATION,
+    FAILURES_ANNOTATION,
+    HASH_ANNOTATION,
+    INSTANCE_LABEL,
+    ORDINAL_ANNOTATION,
+    REVISION_ANNOTATION,
+    ROLE_LABEL,
+    STATE_ANNOTATION,
+    STATE_REASON_ANNOTATION,
+    STATE_SINCE_ANNOTATION,
+)
+from fairlead_operator.pod_templates import spec_hash
+from fairlead_operator.pool_identity import PoolIdentity
+
+_LABELS = (POOL_LABEL, INSTANCE_LABEL, ROLE_LABEL, *MANAGED_BY)
+_ANNOTATIONS = (
+    HASH_ANNOTATION,
+    REVISION_ANNOTATION,
+    CREATED_ANNOTATION,
+    ORDINAL_ANNOTATION,
+    FAILURES_ANNOTATION,
+    STATE_ANNOTATION,
+    STATE_SINCE_ANNOTATION,
+    STATE_REASON_ANNOTATION,
+)
+_BY_LETTER = {role.value[0]: role for role in Role}
+_LOOKED_AHEAD = 1000
+"""Ordinals beyond the last known one among which a pod's own is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostMarks:
+    """The marks that a pod lacks, by name, with what they are put back as."""
+
+    pod: Mapping[str, Any]
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+    @property
+    def names(self) -> str:
+        """The names of all of them, for people."""
+        return ", ".join(sorted({**self.labels, **self.annotations}))
+
+
+@dataclass(slots=True)
+class KnownMarks:
+    """The marks of each pod, by uid, as they were read last. A new operator has none and puts back what can be
+    inferred.
+    """
+
+    _known: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
+    _before: dict[str, tuple[dict[str, str], dict[str, str]]] = field(default_factory=dict)
+    """From the reading before, for pods that the present one lacks because their label went."""
+
+    def lost(self, documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> list[LostMarks]:
+        """The marks that own pods among these lack. `last` is the highest ordinal given."""
+        seen, found = {}, []
+        for document in documents:
+            metadata = document["metadata"]
+            if not _is_own(metadata, identity) or metadata.get("deletionTimestamp"):
+                continue
+            lost = self.of(document, identity, spec, last)
+            if lost.labels or lost.annotations:
+                found.append(lost)
+            uid = str(metadata.get("uid"))
+            seen[uid] = (
+                {**lost.labels, **_present(metadata.get("labels"), _LABELS)},
+                {**lost.annotations, **_present(metadata.get("annotations"), _ANNOTATIONS)},
+            )
+        self._known, self._before = seen, self._known
+        return found
+
+    def of(self, document: Mapping[str, Any], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> LostMarks:
+        """The marks that this own pod lacks."""
+        metadata, uid = document["metadata"], str(document["metadata"].get("uid"))
+        labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+        known_labels, known = self._known.get(uid) or self._before.get(uid) or ({}, {})
+        role = _BY_LETTER.get(metadata["name"].removeprefix(f"{identity.name}-")[:1], Role.BOTH)
+        inferred_labels = {POOL_LABEL: identity.name, INSTANCE_LABEL: metadata["name"], ROLE_LABEL: role.value, **MANAGED_BY}
+        wanted = {**inferred_labels, **known_labels}
+        inferred = {} if known else _inferred(metadata["name"], annotations, identity, spec, role, last)
+        if annotations.get(STATE_ANNOTATION) == InstanceState.DRAINING and STATE_SINCE_ANNOTATION in annotations:
+            inferred[DRAINING_ANNOTATION] = annotations[STATE_SINCE_ANNOTATION]
+        return LostMarks(
+            pod=document,
+            labels={name: value for name, value in wanted.items() if name not in labels},
+            annotations={name: value for name, value in {**inferred, **known}.items() if name not in annotations},
+        )
+
+
+def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
+    """Which marks a pod has and who owns it; its change is news, as the operator never takes any of these off."""
+    names = [name for part, wanted in (("labels", _LABELS), ("annotations", _ANNOTATIONS)) for name in _present(metadata.get(part), wanted)]
+    return (*names, *(owner.get("uid") for owner in metadata.get("ownerReferences") or ()))
+
+
+def pool_of(metadata: Mapping[str, Any]) -> str | None:
+    """The name of the pool that a pod belongs to: by its owner, else by its label; None for a pod of no pool."""
+    owner: Mapping[str, Any] = next((one for one in metadata.get("ownerReferences") or () if one.get("kind") == KIND), {})
+    return owner.get("name") or (metadata.get("labels") or {}).get(POOL_LABEL)
+
+
+def made_by(identity: PoolIdentity, name: str, *, last: int) -> bool:
+    """Whether the pool itself made the pod of this name, and not an earlier pool that was called the same."""
+    return any(ordinal_of(name, identity, role, last) is not None for role in Role)
+
+
+def ordinal_of(name: str, identity: PoolIdentity, role: Role, last: int) -> int | None:
+    """The ordinal from which this pool made this name; None if it did not, or not lately."""
+    return next(
+        (number for number in range(1, last + _LOOKED_AHEAD) if instance_name(identity.name, identity.uid, role, number) == name), None
+    )
+
+
+def _inferred(
+    name: str, annotations: Mapping[str, str], identity: PoolIdentity, spec: PoolSpec | None, role: Role, last: int
+) -> dict[str, str]:
+    """Marks of a pod that was not read before; its template, where nothing shows it, is taken to be the present one."""
+    found = {}
+    if HASH_ANNOTATION not in annotations and spec is not None and role in {one.name for one in spec.roles}:
+        found[HASH_ANNOTATION] = spec_hash(spec, role)
+    if ORDINAL_ANNOTATION not in annotations and (ordinal := ordinal_of(name, identity, role, last)) is not None:
+        found[ORDINAL_ANNOTATION] = str(ordinal)
+    return found
+
+
+def _is_own(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
+    return any(owner.get("uid") == identity.uid for owner in metadata.get("ownerReferences") or ())
+
+
+def _present(found: Mapping[str, str] | None, names: Iterable[str]) -> dict[str, str]:
+    return {name: found[name] for name in names if name in found} if found else {}

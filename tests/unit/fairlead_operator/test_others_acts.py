@@ -1,0 +1,155 @@
+"""What others do to a pool's pods is put right or said, whoever did it and whether an operator ran. In virtual time."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from fairlead_operator.cluster import Resource
+from fairlead_testing.worlds.operator_crashes import TERMINATING
+from fairlead_testing.worlds.operator_stages import VirtualStage
+
+MARKS = {
+    "labels": ("fairlead.dev/pool", "fairlead.dev/instance", "llm-d.ai/role", "app.kubernetes.io/managed-by"),
+    "annotations": (
+        "fairlead.dev/spec-hash",
+        "fairlead.dev/kv-revision",
+        "fairlead.dev/created-at",
+        "fairlead.dev/ordinal",
+        "fairlead.dev/state",
+        "fairlead.dev/state-since",
+        "fairlead.dev/state-reason",
+    ),
+}
+SPLIT = {
+    "replicas": 1,
+    "routing": {"policy": "static-pd"},
+    "roles": [{"name": "prefill", "replicas": 1}, {"name": "decode", "replicas": 2}],
+}
+
+
+async def settled(**spec: Any) -> VirtualStage:
+    stage = VirtualStage()
+    stage.apply(**spec)
+    await stage.settle()
+    stage.events.clear()
+    return stage
+
+
+def names(stage: VirtualStage) -> set[str]:
+    return {pod["metadata"]["name"] for pod in stage.pods()}
+
+
+def told(stage: VirtualStage, reason: str) -> list[str]:
+    return [message for _, found, message in stage.events if found == reason]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["watched", "while no operator ran"])
+async def test_a_pod_deleted_without_grace_is_told_and_its_successor_names_it(restarted: bool) -> None:
+    stage = await settled(replicas=3)
+    victim = sorted(names(stage))[1]
+    del stage.cluster.objects[Resource.PODS, victim]
+    if restarted:
+        stage.restart()
+    await stage.settle()
+    assert [kind for kind, reason, _ in stage.events if reason == "InstanceVanished"] == ["Warning"]
+    assert told(stage, "InstanceVanished")[0].startswith(f"{victim} is gone: ")
+    (created,) = told(stage, "InstanceCreated")
+    assert created.endswith(f"(Replacing {victim})")
+    assert "InstanceVanished" in {event.reason for event in stage.api.events}, "the pool's history has it too"
+
+
+async def test_each_of_several_has_a_successor_of_its_own() -> None:
+    stage = await settled(replicas=4)
+    victims = sorted(names(stage))[:3]
+    for victim in victims:
+        del stage.cluster.objects[Resource.PODS, victim]
+    await stage.settle()
+    assert sorted(words.rpartition("Replacing ")[2].rstrip(")") for words in told(stage, "InstanceCreated")) == victims
+
+
+async def test_a_pod_that_somebody_deletes_is_told_once_and_is_no_loss() -> None:
+    stage = await settled(replicas=2)
+    victim = sorted(names(stage))[0]
+    pod = stage.cluster.objects[Resource.PODS, victim]
+    pod["metadata"] |= TERMINATING
+    await stage.round()
+    stage.cluster.objects[Resource.PODS, victim]["status"] = {"phase": "Succeeded"}  # as kubelets since 1.27 write before it goes
+    await stage.round()
+    del stage.cluster.objects[Resource.PODS, victim]
+    await stage.settle()
+    assert told(stage, "PodDeleted") == [f"{victim} takes no new requests: its pod is being deleted, not by Fairlead (PodDeleted)"]
+    assert told(stage, "InstanceCreated")[0].endswith(f"(Replacing {victim})")
+    assert not {"InstanceLost", "InstanceGone", "InstanceVanished"} & set(stage.reasons())
+
+
+async def test_what_the_operator_removes_itself_is_told_by_its_own_events_only() -> None:
+    stage = await settled(replicas=3)
+    stage.apply(replicas=1)
+    await stage.settle()
+    assert stage.reasons().count("Drained") == 2
+    assert not {"InstanceLost", "InstanceGone", "InstanceVanished", "PodDeleted"} & set(stage.reasons())
+
+
+async def test_more_instances_are_added_and_replace_none() -> None:
+    stage = await settled(replicas=1)
+    stage.apply(replicas=3)
+    await stage.settle()
+    assert [words.rpartition("(")[2] for words in told(stage, "InstanceCreated")] == ["Added)", "Added)"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["watched", "while no operator ran"])
+@pytest.mark.parametrize("mark", [name for names in MARKS.values() for name in names])
+@pytest.mark.parametrize("spec", [{"replicas": 2}, SPLIT], ids=["one role", "prefill and decode"])
+async def test_a_mark_that_somebody_removes_is_put_back_and_moves_nothing(spec: dict[str, Any], mark: str, restarted: bool) -> None:
+    stage = await settled(**spec)
+    before = copy.deepcopy({pod["metadata"]["name"]: pod["metadata"] for pod in stage.pods()})
+    victim = sorted(before)[-1]
+    metadata = stage.cluster.objects[Resource.PODS, victim]["metadata"]
+    (metadata["labels"] if mark in MARKS["labels"] else metadata["annotations"]).pop(mark)
+    if restarted:
+        stage.restart()
+    await stage.settle()
+    after = {pod["metadata"]["name"]: pod["metadata"] for pod in stage.pods()}
+    assert after.keys() == before.keys()
+    assert not {"InstanceCreated", "Draining", "InstanceDeleted", "InstanceLost", "RolloutBegan"} & set(stage.reasons())
+    part = "labels" if mark in MARKS["labels"] else "annotations"
+    if not restarted or mark in (*MARKS["labels"], "fairlead.dev/spec-hash", "fairlead.dev/ordinal"):
+        assert after[victim][part][mark] == before[victim][part][mark]
+        assert told(stage, "InstanceMarksRestored")[0].startswith(f"{victim} lacked {mark}, which somebody had removed (")
+
+
+async def test_all_marks_at_once_are_put_back_too() -> None:
+    stage = await settled(replicas=2)
+    victim = sorted(names(stage))[0]
+    metadata = stage.cluster.objects[Resource.PODS, victim]["metadata"]
+    before = copy.deepcopy(metadata)
+    metadata["labels"], metadata["annotations"] = {}, {}
+    await stage.settle()
+    assert len(names(stage)) == 2
+    metadata = stage.cluster.objects[Resource.PODS, victim]["metadata"]
+    assert (metadata["labels"], metadata["annotations"]) == (before["labels"], before["annotations"])
+
+
+async def test_an_owner_reference_that_somebody_removes_is_put_back() -> None:
+    stage = await settled(replicas=2)
+    victim = sorted(names(stage))[0]
+    stage.cluster.objects[Resource.PODS, victim]["metadata"]["ownerReferences"] = []
+    await stage.settle()
+    assert len(names(stage)) == 2
+    assert [owner["uid"] for owner in stage.cluster.objects[Resource.PODS, victim]["metadata"]["ownerReferences"]] == ["uid-1"]
+    assert told(stage, "InstanceAdopted") == [f"{victim} had lost its ownerReference, which is put back"]
+    assert "InstanceCreated" not in stage.reasons()
+
+
+async def test_a_mark_that_is_taken_off_again_and_again_does_not_keep_the_pool_from_being_worked_on() -> None:
+    stage = await settled(replicas=2)
+    victim = sorted(names(stage))[0]
+    stage.apply(replicas=3)
+    for _ in range(20):
+        stage.cluster.objects[Resource.PODS, victim]["metadata"]["annotations"].pop("fairlead.dev/ordinal", None)
+        stage.pods_become_ready()
+        stage.now += 1
+        await stage.round()
+    assert len(names(stage)) == 3
+    assert stage.reasons().count("InstanceMarksRestored") == 1
